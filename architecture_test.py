@@ -1,10 +1,11 @@
 """Imports follow the rows of the picture in docs/architecture.md."""
 
-import ast
 import pathlib
 import re
 
 import pytest
+
+from testing.sources import imports
 
 ROOT = pathlib.Path(__file__).parent
 PICTURE = ROOT / "docs" / "figures" / "architecture.svg"
@@ -27,18 +28,6 @@ COMMANDS = sorted(
     if path.stem not in ("config", "conftest", "setup")
     and not path.stem.endswith("_test")
 )
-
-
-def imports(source):
-    """The first names of all modules that a file imports."""
-    names = set()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        # Relative imports stay within their package.
-        elif isinstance(node, ast.ImportFrom) and not node.level:
-            names.add(node.module)
-    return {name.partition(".")[0] for name in names}
 
 
 def violations(name, source):

@@ -10,10 +10,12 @@ with other flags. Repeat the command to resume. See docs/comparison.md.
 from absl.flags import DEFINE_multi_string
 
 from common import flags
+from common.errors import optional_output
 from config import DATA_FLAGS, Config
 from runs.comparison import Settings, compare
 
 
+@optional_output()
 def main(arguments):
     """Compares models; the flags give the settings."""
     config = flags.settings_of(Config)

@@ -24,8 +24,8 @@ MODEL_NAMES = sorted(
 EVAL_BATCH_SIZE = 100
 
 
-def _count(default, help_text):
-    return field(default, help_text, at_least=1)
+def _count(default, help_text, at_most=None):
+    return field(default, help_text, at_least=1, at_most=at_most)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,6 +92,7 @@ class DataConfig:
         None,
         "With --dataset=images or tfds:NAME: resize images to this height and "
         "width. Default: the checkpoint's, else the common size of all images.",
+        at_most=10_000,
     )
     num_targets: int | None = field(
         None,
@@ -103,6 +104,7 @@ class DataConfig:
         "Width of the black border to add to images of digits, in pixels. "
         "Default: the checkpoint's, else 4 with two targets, else 0.",
         at_least=0,
+        at_most=1000,
     )
     pairs: str = field(
         "overlap",
@@ -129,6 +131,7 @@ class DataConfig:
         "name. Default: 4 with two targets, 2 for digits, mnist and "
         "fashion_mnist, else 0.",
         at_least=0,
+        at_most=1000,
     )
     validate: bool = field(
         False,
@@ -146,6 +149,8 @@ class DataConfig:
 
 
 DATA_FLAGS = tuple(flag_specs(DataConfig))
+# The others are for training images alone.
+EVALUATION_FLAGS = tuple({*DATA_FLAGS} - {"crop_area", "flip"})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -186,12 +191,11 @@ class Config(DataConfig):
         "Folder for files of computed features and of decoded images, which "
         "several trainings can share. Default: the --summary_dir.",
     )
-    batch_size: int = _count(128, "Images in a training batch over all GPUs.")
-    max_steps: int = field(
-        1000,
-        "Training steps in total, including those before a resume.",
-        at_least=1,
-        at_most=2**31 - 1,  # JAX counts steps in int32
+    batch_size: int = _count(
+        128, "Images in a training batch over all GPUs.", at_most=2**16
+    )
+    max_steps: int = _count(
+        1000, "Training steps in total, including those before a resume."
     )
     save_step: int = _count(
         1500, "Steps between checkpoints; the last step is always saved."
@@ -223,7 +227,9 @@ class Config(DataConfig):
         "the data flags to describe its network.",
     )
     num_trials: int = _count(
-        1, "Size of an ensemble; {} in --checkpoint stands for 0, 1, and so on."
+        1,
+        "Size of an ensemble; {} in --checkpoint stands for 0, 1, and so on.",
+        at_most=1000,
     )
     eval_all: bool = field(
         False,
@@ -237,7 +243,10 @@ class Config(DataConfig):
         "with --validate, else the test images. Default: never.",
     )
     eval_interval: float = field(
-        60.0, "Seconds between checks for a new checkpoint.", at_least=0
+        60.0,
+        "Seconds between checks for a new checkpoint.",
+        at_least=0,
+        at_most=24 * 3600.0,
     )
     eval_timeout: float = field(
         6 * 3600.0,
@@ -260,7 +269,7 @@ class Config(DataConfig):
         "Default: the first GPU, else the CPU.",
         pattern="cpu|gpu(:[0-9]+)?",
     )
-    num_gpus: int = _count(1, "GPUs of this machine to use.")
+    num_gpus: int = _count(1, "GPUs of this machine to use.", at_most=1024)
     gpu_memory_limit: int | None = _count(
         None,
         "Largest number of megabytes to use on each GPU, so that two jobs can "
@@ -307,8 +316,7 @@ class Config(DataConfig):
 
     def evaluation_command(self):
         """The command that evaluates the checkpoints of this training."""
-        names = {*DATA_FLAGS, "dtype_policy", "summary_dir"}
-        names -= {"augment", "crop_area", "flip"}  # of training images
+        names = {*EVALUATION_FLAGS, "dtype_policy", "summary_dir"} - {"augment"}
         names |= {"model"} if is_external(self.model) else set()
         script = pathlib.Path(__file__).with_name("experiment.py")
         if pathlib.Path.cwd() == script.parent:

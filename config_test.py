@@ -5,6 +5,7 @@ import pytest
 from common import flags
 from common.errors import UserError
 from config import Config
+from input_data.registry import Split
 
 
 @pytest.mark.parametrize(
@@ -59,6 +60,53 @@ def test_a_checkpoint_records_how_it_was_trained():
     assert not {"data_dir", "checkpoint", "num_targets"} & recorded.keys()
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("augment", True), ("batch_size", 7), ("color", True)),
+        *(("crop_area", 0.5), ("dataset", "svhn"), ("distort", True)),
+        *(("dtype_policy", "mixed_bfloat16"), ("flip", True)),
+        *(("image_size", 9), ("max_steps", 6), ("pad", 3), ("resize", "crop")),
+        *(("seed", 5), ("shift", 1), ("validate", True)),
+        ("viewpoints", "azimuth"),
+    ],
+)
+def test_each_setting_of_the_training_images_is_recorded(name, value):
+    usual = Config().run_settings()
+    changed = Config(**{name: value}).run_settings()
+    assert changed == {**usual, name: value}
+    assert usual[name] != value
+
+
+@pytest.mark.parametrize(
+    ("given", "shift", "pad"),
+    [
+        ({}, 2, 0),
+        ({"dataset": "svhn"}, 0, 0),
+        ({"augment": True}, 0, 0),
+        ({"augment": True, "shift": 3, "pad": 1}, 3, 1),
+        ({"num_targets": 2}, 4, 4),
+        ({"num_targets": 2, "shift": 0, "pad": 0}, 0, 0),
+    ],
+)
+def test_shift_and_pad_by_default(given, shift, pad):
+    config = Config(**given)
+    assert (config.shift_or_default, config.pad_or_default) == (shift, pad)
+
+
+@pytest.mark.parametrize(
+    ("validate", "train", "split"),
+    [
+        (False, True, Split.TRAIN),
+        (False, False, Split.TEST),
+        (True, True, Split.VALID_TRAIN),
+        (True, False, Split.VALID_TEST),
+    ],
+)
+def test_splits(validate, train, split):
+    assert Config(validate=validate).split(train) is split
+
+
 def test_members_of_an_ensemble():
     several = Config(checkpoint="a{}/b{}", num_trials=2)
     assert several.members == ["a0/b0", "a1/b1"]
@@ -81,3 +129,6 @@ def test_the_evaluation_command_repeats_what_decides_the_images():
     )
     validating = dataclasses.replace(settings, validate=True)
     assert "--validate=True" in validating.evaluation_command()
+    own = dataclasses.replace(settings, model="my:Model", augment=True)
+    assert "--model=my:Model" in own.evaluation_command()
+    assert "augment" not in own.evaluation_command()

@@ -15,7 +15,7 @@ from absl import flags
 import common.flags
 from common import load_backend
 from common.errors import UserError
-from config import DATA_FLAGS, Config
+from config import EVALUATION_FLAGS, Config
 
 
 def main(_):
@@ -40,7 +40,7 @@ def main(_):
 
 if __name__ == "__main__":
     common.flags.define(
-        Config, [*DATA_FLAGS, "checkpoint", "hparams_override", "model"]
+        Config, [*EVALUATION_FLAGS, "checkpoint", "hparams_override", "model"]
     )
     flags.DEFINE_string(
         "host",

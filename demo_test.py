@@ -132,6 +132,13 @@ def test_other_web_pages_are_refused(client, headers, status):
 
 def test_bad_requests(client):
     assert client.post("/reconstruction", content=b"{").status_code == 400
+    for query in (
+        *("file", "file?nam=x", "file?name=a&x=1", "file?name=a&body=1"),
+        *("drawing?x=1", "test_image", "reconstruction?x=1"),
+    ):
+        answer = client.post(f"/{query}", content=digit())
+        assert (query, answer.status_code) == (query, 400)
+        assert answer.json()["error"].startswith("the query: ")
     large = io.BytesIO()
     Image.new("1", (8000, 8000)).save(large, "PNG")
     answer = client.post("/file?name=x", content=large.getvalue())

@@ -27,7 +27,7 @@ from input_data import keys
 from input_data.registry import Split
 from models.optimizer import compile_model
 from testing import splits, untrained
-from testing.commands import finish, output_of, start
+from testing.commands import finish, full_disk, output_of, start
 from testing.events import scalars
 from testing.saved_arrays import assert_same_state, saved
 from testing.small_models import overrides
@@ -80,6 +80,14 @@ def done(original, tmp_path):
     return shutil.copytree(original, tmp_path / "done")
 
 
+@pytest.fixture
+def without_pictures(monkeypatch):
+    """Drawing takes longer than evaluating; other tests look at pictures."""
+    monkeypatch.setattr(pictures, "confusion_matrix_png", lambda *_: None)
+    monkeypatch.setattr(pictures, "wrong_predictions_png", lambda *_: None)
+    monkeypatch.setattr(pictures, "learning_curve_png", lambda _: b"")
+
+
 @pytest.mark.slow
 def test_a_killed_training_equals_an_uninterrupted_one(tmp_path):
     kills, whole, killed = 4, tmp_path / "whole", tmp_path / "killed"
@@ -130,12 +138,26 @@ def signal_at(monkeypatch, step, *numbers):
         yield
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_saves_the_step(done, monkeypatch, number):
-    with signal_at(monkeypatch, 8, number), pytest.raises(Interrupted) as stop:
+def test_a_signal_saves_the_step(done, monkeypatch):
+    with (
+        signal_at(monkeypatch, 8, signal.SIGTERM),
+        pytest.raises(Interrupted) as stop,
+    ):
         experiment.run(small(done, max_steps=9))
-    assert stop.value.signal_number == number
+    assert stop.value.signal_number == signal.SIGTERM
     assert steps_in(done) == [2, 4, 6, 8]
+
+
+def test_a_training_goes_on_without_a_reader(done, monkeypatch):
+    with full_disk(monkeypatch):
+        experiment.run(small(done, max_steps=7))
+    assert steps_in(done) == [2, 4, 6, 7]
+
+
+def test_a_damaged_curve_is_found_before_the_training(done):
+    (done / "train" / "curve.csv").write_bytes(b"\xff")
+    with pytest.raises(UserError, match=r"curve\.csv"):
+        experiment.run(small(done, max_steps=7, summary_step=100))
 
 
 def test_a_second_signal_stops_at_once(done, monkeypatch, capsys):
@@ -150,6 +172,7 @@ def test_a_second_signal_stops_at_once(done, monkeypatch, capsys):
     assert steps_in(done) == [2, 4, 6]
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_a_training_evaluates_itself(tmp_path, capsys):
     sizes = {"eval_size": 50, "validate": True}
     settings = small(tmp_path, max_steps=5, eval_every=2, **sizes)
@@ -165,6 +188,7 @@ def test_a_training_evaluates_itself(tmp_path, capsys):
         train.train(settings, types.SimpleNamespace(count=2, is_first=True))
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_an_interrupted_evaluation_is_repeated(done, capsys, monkeypatch):
     config = small(done, max_steps=9, eval_every=4, eval_size=9)
     with signal_at(monkeypatch, 8, signal.SIGTERM), pytest.raises(Interrupted):
@@ -199,6 +223,7 @@ def test_what_is_not_finite_is_not_saved(tmp_path, override, max_steps):
     assert steps_in(tmp_path) == [max_steps]
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_damaged_checkpoints_are_skipped(done, original, capsys):
     (at(done, 6) / WEIGHTS_FILE).write_bytes(b"damaged")
     os.truncate(at(done, 4) / JSON_FILE, 30)
@@ -212,16 +237,21 @@ def test_damaged_checkpoints_are_skipped(done, original, capsys):
     assert not list(done.glob("train/.*.partial"))
 
 
-def test_continuous_evaluation(done, capsys):
-    experiment.run(evaluating(done, eval_size=9))
+@pytest.mark.usefixtures("without_pictures")
+def test_which_checkpoints_are_evaluated(done, capsys):
+    config = evaluating(done, eval_size=9)
+    experiment.run(config)
     assert reported_steps(capsys.readouterr().out) == ["6"]
     with sole_trainer(done / "train"):
-        experiment.run(evaluating(done, eval_size=9))
+        experiment.run(config)
     assert reported_steps(capsys.readouterr().out) == ["2", "4", "6"]
-    config = evaluating(done, eval_size=9, eval_all=True)
+
+
+def test_all_checkpoints_are_evaluated(done, capsys):
+    config = evaluating(done, eval_size=9, eval_all=True, format="json")
     experiment.run(config)
-    assert reported_steps(capsys.readouterr().out) == ["2", "4", "6"]
-    experiment.run(dataclasses.replace(config, format="json"))
+    documents = map(json.loads, capsys.readouterr().out.splitlines())
+    assert [document["step"] for document in documents] == [2, 4, 6]
     names = [path.name for path in (done / "test").glob("*.png")]
     assert names == ["model.ckpt-6.confusion_matrix.png"]
     tags = scalars(done / "test")
@@ -233,6 +263,7 @@ def test_continuous_evaluation(done, capsys):
     assert [row.split(",")[0] for row in rows] == ["step", "2", "4", "6"]
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_evaluation_waits_after_a_training_has_stopped(done, monkeypatch):
     shutil.rmtree(at(done, 6))
     clock = 0
@@ -254,8 +285,9 @@ def test_evaluation_waits_after_a_training_has_stopped(done, monkeypatch):
     assert clock == 1060
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_a_run_in_a_thread_whose_pictures_fail(done, capsys, monkeypatch):
-    monkeypatch.setattr(pictures, "learning_curve_png", lambda _: 1 / 0)
+    monkeypatch.setattr(pictures, "wrong_predictions_png", lambda *_: 1 / 0)
     monkeypatch.setattr(train, "cpu_has_bfloat16_products", lambda: False)
     config = small(done, max_steps=7, dtype_policy="mixed_bfloat16")
     config = dataclasses.replace(config, eval_every=1, eval_size=9)
@@ -305,10 +337,11 @@ def save_untrained(folder, seed, num_targets=1, model="capsule", **hparams):
     return network[0]
 
 
+@pytest.mark.usefixtures("without_pictures")
 @pytest.mark.parametrize("num_targets", [1, 2])
 def test_an_ensemble_sums_the_logits(tmp_path, capsys, num_targets):
     models = [
-        save_untrained(tmp_path / f"run{seed}", seed, num_targets)
+        save_untrained(tmp_path / f"run{seed}", seed, num_targets, "baseline")
         for seed in range(3)
     ]
     members = {"checkpoint": str(at(tmp_path / "run{}", 0)), "num_trials": 3}
@@ -380,6 +413,7 @@ def test_crops_are_averaged_by_hand(monkeypatch):
     np.testing.assert_allclose(logits, [np.mean(rows, axis=0)], rtol=1e-6)
 
 
+@pytest.mark.usefixtures("without_pictures")
 def test_results_of_others_are_not_replaced(tmp_path):
     for trial in range(2):
         save_untrained(tmp_path / f"run{trial}", trial, remake=False)
@@ -474,9 +508,8 @@ def weights_at(folder, step, compiled=False):
     return [ops.convert_to_numpy(v) for v in network.trainable_variables]
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "muon"])
-def test_evaluations_use_the_average_of_the_weights(tmp_path, optimizer):
-    averaged = f"{SMALL},ema=0.75,optimizer={optimizer}"
+def test_evaluations_use_the_average_of_the_weights(tmp_path):
+    averaged = f"{SMALL},ema=0.75,optimizer=muon"  # Adam for some weights
     config = small(tmp_path / "run", hparams_override=averaged, save_step=1)
     experiment.run(dataclasses.replace(config, max_steps=2))
     experiment.run(dataclasses.replace(config, max_steps=4))

@@ -2,19 +2,11 @@
 
   python figures.py reconstructions perturbations routing \
     --checkpoint=/tmp/digits/train/model.ckpt-300 --output_dir=/tmp/figures
-  python figures.py transfer --pairs=below --num_trials=3 \
-    --output_dir=/tmp/transfer \
-    shared_capsule=/tmp/shared{} pooling=/tmp/pooling{}
 
-Figures: reconstructions, perturbations, multimnist, routing, embedding and
-transfer, see docs/figures.md. Instead of --checkpoint, transfer takes an
-argument NAME=CHECKPOINT for each model. With --num_trials=N, {} in CHECKPOINT
-stands for 0 to N - 1. NAME is a label; for your own model it is MODULE:CLASS,
-as in --model. All models see the same pairs: of images one below the other or,
-with --pairs=beside, side by side.
+Figures: reconstructions, perturbations, multimnist, routing and embedding, see
+docs/figures.md.
 """
 
-import dataclasses
 import pathlib
 
 from absl import flags as absl_flags
@@ -22,7 +14,7 @@ from absl import flags as absl_flags
 from common import flags, load_backend
 from common.errors import UserError
 from common.files import make_folder, write_file, write_files
-from config import DATA_FLAGS, Config
+from config import EVALUATION_FLAGS, Config
 
 # Functions of visualization.capsule_figures: default number of examples.
 FIGURES = {
@@ -60,30 +52,6 @@ def draw(names, config, num_examples=None):
     return files, checkpoint.step
 
 
-def draw_transfer(arguments, config, num_examples=None):
-    """Draws transfer from NAME=CHECKPOINT texts; returns {file: content}."""
-    from training.evaluate import Evaluator, named_checkpoints
-    from visualization import transfer
-
-    pairs = "below" if config.pairs == "overlap" else config.pairs
-    evaluators = {
-        kind: Evaluator(dataclasses.replace(config, num_targets=n, pairs=p))
-        for kind, n, p in (("single", 1, "overlap"), ("pairs", 2, pairs))
-    }
-    runs, first = {}, {}
-    for name, path, checkpoint in named_checkpoints(arguments, config):
-        run = {k: e.predict(checkpoint) for k, e in evaluators.items()}
-        print(f"{path}: {run['pairs'].score.pairs_text}", flush=True)
-        counts = {k: transfer.counts(p) for k, p in run.items()}
-        runs.setdefault(name, []).append({"checkpoint": path, **counts})
-        first.setdefault(name, run["pairs"])
-        if run["pairs"].pipeline != next(iter(first.values())).pipeline:
-            raise UserError(
-                f"{path} needs other test images than the first checkpoint"
-            )
-    return transfer.make(runs, first, pairs, config.seed, num_examples or 8)
-
-
 def write_summaries(summary_dir, files, step):
     """Writes pictures as summaries, and the files of the projector."""
     from training.summaries import SummaryWriter
@@ -100,9 +68,7 @@ def write_summaries(summary_dir, files, step):
 def main(arguments):
     """Draws the figures that the arguments name; prints the files' paths."""
     if not arguments:
-        raise UserError(
-            f"give names of figures: {', '.join((*FIGURES, 'transfer'))}"
-        )
+        raise UserError(f"give names of figures: {', '.join(FIGURES)}")
     output_dir = make_folder(absl_flags.FLAGS.output_dir)
     num_examples = absl_flags.FLAGS.num_examples
     config = flags.settings_of(Config, train=False, num_processes=1)
@@ -111,10 +77,7 @@ def main(arguments):
     from visualization.drawing import also_as
 
     with devices.use(config):
-        if arguments[0] == "transfer":
-            files, step = draw_transfer(arguments[1:], config, num_examples), 0
-        else:
-            files, step = draw(arguments, config, num_examples)
+        files, step = draw(arguments, config, num_examples)
     all_files = also_as(absl_flags.FLAGS.figure_format, files)
     print(*write_files(output_dir, all_files), sep="\n")
     if absl_flags.FLAGS.summary_dir:
@@ -122,8 +85,8 @@ def main(arguments):
 
 
 if __name__ == "__main__":
-    names = "checkpoint", "hparams_override", "model", "num_trials"
-    flags.define(Config, (*DATA_FLAGS, *names))
+    names = "checkpoint", "hparams_override", "model"
+    flags.define(Config, (*EVALUATION_FLAGS, *names))
     absl_flags.DEFINE_enum(
         *("figure_format", None, ["pdf", "svg"]),
         "A second format of the figures, in addition to PNG.",
@@ -133,7 +96,7 @@ if __name__ == "__main__":
         None,
         "Examples in each figure. Default: reconstructions 6 right and 6 wrong "
         "predictions, perturbations 10 classes, multimnist 5 and 5, routing 4, "
-        "embedding 1000, transfer 8 pairs.",
+        "embedding 1000.",
         lower_bound=1,
     )
     absl_flags.DEFINE_string(

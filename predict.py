@@ -20,32 +20,23 @@ from tqdm import tqdm
 
 import resolve
 from common import flags, load_backend
-from common.errors import UserError, reading
+from common.errors import UserError, printable, reading
 from common.files import atomic_write
 from config import EVAL_BATCH_SIZE, Config
 from input_data import keys
-from input_data.files import DECODING_THREADS
+from input_data.files import DECODING_THREADS, list_images
 from training.scores import predicted_classes
 
 
 def list_files(arguments):
-    """The given files; of given folders, all files except hidden ones."""
+    """The given files; of given folders, all images except hidden ones."""
     files = []
     for argument in arguments:
-        paths, seen, errors = [], set(), []
-        for folder, folders, names in os.walk(
-            argument, onerror=errors.append, followlinks=True
-        ):
-            if os.path.realpath(folder) in seen:  # a link to a folder above
-                folders.clear()
-                continue
-            seen.add(os.path.realpath(folder))
-            folders[:] = [name for name in folders if name[0] != "."]
-            paths += [os.path.join(folder, n) for n in names if n[0] != "."]
-        # Reading reports missing files, and folders that are empty or closed.
-        paths = [p for p in paths if os.path.isfile(p) or not os.path.exists(p)]
-        paths += [error.filename for error in errors]
-        files += sorted(paths) or [argument]
+        is_folder = os.path.isdir(argument)
+        images, others = list_images(argument) if is_folder else ([], "")
+        if others:
+            print(f"predict.py: {argument}: ignored {others}", file=sys.stderr)
+        files += images or [argument]  # reading it reports the reason
     return files
 
 
@@ -93,8 +84,9 @@ def print_table(predictions, files, names, num_targets, kind):
     `predictions` come from `predict_files`, `names` are class names, `kind` is
     "length" or "logit". Rows of `SEVERAL_LABELS` end with all the predictions.
     """
+    names = [*map(printable, names)]
     layout = [
-        f"<{max(map(len, ('file', *files)))}",
+        f"<{max(map(len, ('file', *map(printable, files))))}",
         *[f"<{max(map(len, ('class', *names)))}", ">7"] * num_targets,
         *(f">{max(len(name), 7)}" for name in names),
     ]
@@ -112,7 +104,7 @@ def print_table(predictions, files, names, num_targets, kind):
         if kind == "length" and num_present < max(num_targets, 1):
             number = "only one" if num_present else "no"
             note = f"{number} capsule is longer than {keys.PRESENT_LENGTH}"
-        print_row(file, *best, *texts, note=note)
+        print_row(printable(file), *best, *texts, note=note)
 
 
 def print_json(predictions, names, kind):
@@ -191,8 +183,8 @@ def main(arguments):
     if bright_edged:
         print(
             f"predict.py: {len(bright_edged)} images, such as "
-            f"{min(bright_edged)}, are not digits on black inside a margin: "
-            "see --invert and --center",
+            f"{printable(min(bright_edged))}, are not digits on black inside a "
+            "margin: see --invert and --center",
             file=sys.stderr,
         )
     return 1 if unreadable else 0

@@ -87,6 +87,22 @@ def test_json_of_standard_input_and_a_folder_and_export(
     assert outputs[keys.CAPSULES].shape == (1, 3, 5)
 
 
+def test_files_of_folders_that_are_no_images_are_ignored(images, capsys):
+    before = predict.list_files([str(images)])
+    assert capsys.readouterr().err == ""
+    (images / "__MACOSX").mkdir()
+    (images / "b" / "list.csv").touch()
+    for name in "README", "a.svg", "__MACOSX/d.png":
+        (images / name).touch()
+    assert predict.list_files([str(images)]) == before
+    kinds = "3 files: .csv .svg no suffix"
+    message = f"predict.py: {images}: ignored {kinds}\n"
+    assert capsys.readouterr().err == message
+    # Those that are named are read.
+    named = [str(images / "README"), str(images / "__MACOSX" / "d.png")]
+    assert predict.list_files(named) == named
+
+
 def test_links_are_followed_once(images):
     before = predict.list_files([str(images)])
     os.symlink(".", images / "again")
@@ -115,10 +131,12 @@ def test_photographed_digits_are_centered(tmp_path, capsys):
     found = prepare(path.read_bytes(), "one", invert=True)
     np.testing.assert_allclose(found, expected, atol=0.2)
 
-    for options, is_noted in ((["--invert", "--center"], 0), (["--center"], 1)):
-        _, output, errors = run("predict.py", *options, path)
-        assert ("1 images, such as" in errors) == is_noted
-        assert is_noted or output.splitlines()[1].split()[1] == "1"
+    # White on black: after --invert it has bright edges.
+    drawing.save(tmp_path / "white.png")
+    files = path, tmp_path / "white.png"
+    _, output, errors = run("predict.py", "--invert", "--center", *files)
+    assert f"1 images, such as {files[1]}, are not digits" in errors
+    assert output.splitlines()[1].split()[:2] == [str(path), "1"]
 
 
 def test_a_table(capsys):
@@ -131,6 +149,19 @@ def test_a_table(capsys):
         "b.png  x        0.400    0.400    0.300    0.200  "
         "no capsule is longer than 0.5",
     ]
+
+
+def test_a_table_has_a_row_for_each_strange_name(capsys):
+    files, names = ["\x1b[2Jx.png", "a\nb.png"], ["\x1b[2J", "y"]
+    predictions = [(file, [0], np.array([0.9, 0.1])) for file in files]
+    predict.print_table(predictions, files, names, 1, "length")
+    rows = capsys.readouterr().out.splitlines()
+    assert [row.split()[:2] for row in rows] == [
+        ["file", "class"],
+        [r"\x1b[2Jx.png", r"\x1b[2J"],
+        [r"a\nb.png", r"\x1b[2J"],
+    ]
+    assert rows[1].index("0.900") == rows[2].index("0.900")
 
 
 def test_class_names(network):

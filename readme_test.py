@@ -8,7 +8,6 @@ import sys
 import keras
 import numpy as np
 import pytest
-from models.registry import model_class
 
 import experiment
 import layers
@@ -18,6 +17,7 @@ from config import Config
 from input_data import keys
 from input_data.registry import load
 from models.hparams import parse_overrides
+from models.table import find_model
 from testing import untrained
 from testing.commands import output_of
 
@@ -48,7 +48,7 @@ def test_the_commands_of_experiments_parse():
     parsed = [flags.parse(Config, words) for words in commands("experiment.py")]
     assert len(parsed) >= 3
     for config in parsed:
-        hparams = model_class(config.model or "capsule").HParams
+        hparams = find_model(config.model or "capsule").hparams
         hparams(**parse_overrides(hparams, config.hparams_override))
 
 

@@ -11,10 +11,11 @@ skipped; the same command resumes an interrupted run.
 """
 
 from common import flags
-from common.errors import UserError
+from common.errors import UserError, optional_output
 from runs.reproduction import EXPERIMENTS, Settings, reproduce
 
 
+@optional_output()
 def main(names):
     """Lists, reproduces or tabulates experiments, as the flags say."""
     settings = flags.settings_of(Settings)

@@ -4,18 +4,23 @@
     --output_dir=/tmp/robust --num_trials=3 \
     capsule=/tmp/capsule{} baseline=/tmp/baseline{}
 
-NAME=CHECKPOINT names a network, for your own model MODULE:CLASS. With
---num_trials=N, {} in CHECKPOINT stands for 0 to N - 1. All networks see the
-same images. Repeat the command to resume. Tests: see docs/robustness.md.
+NAME=CHECKPOINT names a network. For your own model NAME is MODULE:CLASS or
+MODULE:CLASS-LABEL, or --model=MODULE:CLASS applies to the checkpoints that need
+it. With --num_trials=N, {} in CHECKPOINT stands for 0 to N - 1. All networks
+see the same images. Repeat the command to resume. Tests: docs/robustness.md.
 """
+
+import dataclasses
 
 from absl import flags as absl_flags
 
 from common import flags, load_backend
+from common.errors import optional_output
 from common.files import make_folder
-from config import DATA_FLAGS, Config
+from config import EVALUATION_FLAGS, Config
 
 
+@optional_output()
 def main(arguments):
     """Tests the networks that the arguments name."""
     options = absl_flags.FLAGS
@@ -25,10 +30,11 @@ def main(arguments):
     load_backend()
     from claims import measures, run
     from training import devices
-    from training.evaluate import named_checkpoints
 
     chosen = measures.choose(options.tests, options.severities)
-    networks = named_checkpoints(arguments, config)
+    networks = run.named_checkpoints(arguments, config)
+    if flags.is_external(config.model):  # other networks have other models
+        config = dataclasses.replace(config, model=None)
     folder = make_folder(options.output_dir)
     with devices.use(config):
         arguments = networks, config, folder, chosen, options.steps
@@ -36,7 +42,7 @@ def main(arguments):
 
 
 if __name__ == "__main__":
-    names = {*DATA_FLAGS, "hparams_override", "model", "num_trials"}
+    names = {*EVALUATION_FLAGS, "hparams_override", "model", "num_trials"}
     flags.define(Config, names - {"eval_size"})
     absl_flags.DEFINE_enum(
         *("figure_format", None, ["pdf", "svg"]),

@@ -19,15 +19,15 @@ import jax
 import keras
 import numpy as np
 from jax import numpy as jnp
-from models.capsule import CapsuleModel
-from models.registry import build_model
 
 from input_data import keys
 from models.optimizer import compile_model
+from models.table import find_model
+from testing.small_models import build_model
 from training.steps_per_execution import scan_steps
 
 SHAPE = keys.ImageShape(28, 28, 1, 10)
-HPARAMS = CapsuleModel.HParams()
+HPARAMS = find_model("capsule").hparams()
 MATRIX = 8192  # rows and columns of the product
 STEPS_PER_CALL = 10
 

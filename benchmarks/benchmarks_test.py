@@ -32,7 +32,7 @@ sys.modules["tensorflow"] = None
 from benchmarks import accelerator_benchmark
 accelerator_benchmark.MATRIX = 64
 small = {"num_prime_capsules": 2, "conv_channels": 2}
-hparams_class = accelerator_benchmark.CapsuleModel.HParams
+hparams_class = accelerator_benchmark.find_model("capsule").hparams
 accelerator_benchmark.HPARAMS = hparams_class(**small)
 accelerator_benchmark.main(sys.argv[1:])"""
     file = tmp_path / "result.json"

@@ -44,6 +44,14 @@ class Linear(Logits):
         return {keys.LOGITS: layers.lengths(capsules), keys.CAPSULES: capsules}
 
 
+class Normalized(Logits):
+    """Logits that are linear in the normalized pixels."""
+
+    def network(self, images, num_classes):
+        images = keras.layers.BatchNormalization()(images)
+        return super().network(images, num_classes)
+
+
 def made(cls):
     """A model, and its dense layer with random weights."""
     model = cls(SHAPE, 1, HParams())
@@ -93,6 +101,18 @@ def test_gradients(direction):
             objective, [image.astype("float64")], 1
         )
         np.testing.assert_allclose(gradient, expected, rtol=1e-3, atol=1e-5)
+
+
+def test_gradients_leave_batch_statistics_alone():
+    model, _ = made(Normalized)
+    weights, (images, labels) = model.get_weights(), data()
+    one, other = (
+        Network(model, batch_size).gradients(images, labels)
+        for batch_size in (3, 7)
+    )
+    np.testing.assert_allclose(one, other, rtol=1e-4)
+    for now, before in zip(model.get_weights(), weights, strict=True):
+        np.testing.assert_array_equal(now, before)
 
 
 @pytest.mark.parametrize(("eps", "steps"), [(0.2, 1), (0.1, 3), (0.2, 40)])
@@ -152,3 +172,15 @@ def test_by_own_loss_shows_a_gradient_that_vanishes():
         assert counts["wrong_examples"] == list(range(7))
     assert "decoder" in examiner.misfit("detect")
     assert "routing" in examiner.misfit("iterations")
+
+
+def test_a_network_of_nan_is_wrong_and_detects_every_image():
+    model, _ = made(Linear)
+    images, _ = data(8)
+    labels = np.eye(3, dtype="float32")[[0] * 8]  # argmax of NaN
+    model.set_weights([w * np.nan for w in model.get_weights()])
+    examiner = Examiner(Network(model, 4), images, labels, 1, 0)
+    noisy, detect = examiner.run("noise", 0), examiner.run("detect", 0.1)
+    assert noisy["wrong"] == len(noisy["wrong_unchanged"]) == 8
+    assert (detect["success"], detect["undetected"]) == (0, 0)
+    assert (detect["false_alarms"], detect["threshold"]) == (4, None)

@@ -58,11 +58,16 @@ def occlude(image, n, side, seed):
 
 def _affine(image, matrix):
     """Maps output to input coordinates about the center, bilinearly."""
-    center = (np.array(image.shape[:2]) - 1) / 2
-    options = {"offset": center - matrix @ center, "order": 1}
+    last = np.array(image.shape[:2]) - 1
+    offset = last / 2 - matrix @ (last / 2)
+    grid = np.moveaxis(np.indices(image.shape[:2]), 0, -1)
+    places = grid @ np.transpose(matrix) + offset
+    # Rounding must not move places on the border outside.
+    is_inside = ((places > -1e-9) & (places < last + 1e-9)).all(axis=-1)
+    options = {"offset": offset, "order": 1, "mode": "grid-constant"}
     channels = np.moveaxis(image, -1, 0)
     moved = [ndimage.affine_transform(c, matrix, **options) for c in channels]
-    return np.stack(moved, axis=-1)
+    return np.where(is_inside[..., np.newaxis], np.stack(moved, axis=-1), 0)
 
 
 CHANGES = {

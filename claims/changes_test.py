@@ -3,10 +3,9 @@ import pytest
 
 from claims.changes import CHANGES, change_all
 from claims.measures import TESTS
+from testing.numpy_oracle import DIRECTIONS
 
 RNG = np.random.default_rng(0)
-DIRECTIONS = [(0, 1), (-1, 1), (-1, 0), (-1, -1)]
-DIRECTIONS += [(-down, -right) for down, right in DIRECTIONS]
 
 
 def images(count=9, height=7, width=6):
@@ -48,28 +47,51 @@ def source(name, severity, n, y, x):
     )
 
 
+def interpolated(image, y, x):
+    """Bilinear values at places [H, W]; 0 outside of the pixels' centers."""
+    height, width, _ = image.shape
+    rows = np.maximum(0, 1 - abs(y[..., None] - np.arange(height)))
+    columns = np.maximum(0, 1 - abs(x[..., None] - np.arange(width)))
+    values = np.einsum("pqi,pqj,ijc->pqc", rows, columns, image, optimize=True)
+    # Rounded coordinates may be a little beyond the border.
+    is_inside = (abs(y - (height - 1) / 2) < height / 2 - 0.5 + 1e-9) & (
+        abs(x - (width - 1) / 2) < width / 2 - 0.5 + 1e-9
+    )
+    return np.where(is_inside[..., None], values, 0)
+
+
 @pytest.mark.parametrize(
     ("name", "severity"),
     [
         ("rotate", 75),
-        ("rotate", 25),
+        ("rotate", 90),
+        ("rotate", 180),
         ("scale", 0.65),
         ("scale", 1.3),
         ("shear", 0.4),
     ],
 )
-def test_affine_changes(name, severity):
-    before = images(count=2)
-    expected = np.zeros(before.shape)
-    for n, row, column in np.ndindex(before.shape[:3]):
-        y, x = source(name, severity, n, row - 3, column - 2.5)
-        y, x = y + 3, x + 2.5
-        for i, j in np.ndindex(7, 6):
-            if -1e-9 <= y <= 6 + 1e-9 and -1e-9 <= x <= 5 + 1e-9:
-                weight = max(0, 1 - abs(y - i)) * max(0, 1 - abs(x - j))
-                expected[n, row, column] += weight * before[n, i, j]
+@pytest.mark.parametrize("height", [7, 16, 20, 31, 40, 60, 64])
+@pytest.mark.parametrize("wider", [-1, 0])
+def test_affine_changes(name, severity, height, wider):
+    before = images(2, height, height + wider)
+    rows, columns = np.indices(before.shape[1:3], float)
+    middle, center = (height - 1) / 2, (height + wider - 1) / 2
     after = change_all(name, before, severity, 0)
-    np.testing.assert_allclose(after, expected, atol=1e-5)
+    for n, image in enumerate(before):
+        y, x = source(name, severity, n, rows - middle, columns - center)
+        expected = interpolated(image, y + middle, x + center)
+        np.testing.assert_allclose(after[n], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("size", range(8, 65))
+def test_turns_by_right_angles_keep_every_pixel(size):
+    before = images(2, size, size)
+    quarter = change_all("rotate", before, 90, 0)
+    turned = [np.rot90(before[0]), np.rot90(before[1], -1)]
+    np.testing.assert_allclose(quarter, turned, atol=1e-5)
+    half = change_all("rotate", before, 180, 0)
+    np.testing.assert_allclose(half, before[:, ::-1, ::-1], atol=1e-5)
 
 
 def test_random_changes_of_an_image_depend_on_its_index_alone():
@@ -90,10 +112,11 @@ def test_random_changes_of_an_image_depend_on_its_index_alone():
 
 
 def test_blur():
-    point = np.zeros((1, 21, 21, 1), "float32")
-    point[0, 10, 10] = 1
+    point = np.zeros((1, 21, 21, 2), "float32")
+    point[0, 10, 10, 0] = 1
     (blurred,) = change_all("blur", point, 1.5, 0)
     distance = np.arange(-10, 11)
     bell = np.exp(-(distance**2) / (2 * 1.5**2))
     expected = np.outer(bell, bell) / bell.sum() ** 2
     np.testing.assert_allclose(blurred[..., 0], expected, atol=1e-4)
+    assert not blurred[..., 1].any()

@@ -26,7 +26,10 @@ TESTS = {
     "iterations": ("routing iterations", (1, 2, 3, 4, 5)),
 }
 _PGD_ATTACKS = {"pgd": 2, "detect": 1}  # for each severity
-_WHOLE, _POSITIVE = ("shift", "occlude", "iterations"), ("scale", "iterations")
+_WHOLE = ("shift", "occlude", "iterations")
+_SMALLEST = {"scale": 0.01, "iterations": 1}
+_LARGEST = {"shift": 1000, "rotate": 360, "occlude": 1000}
+_LARGEST |= dict.fromkeys(("fgsm", "pgd", "detect"), 1)  # pixels are in [0, 1]
 _ODD = slice(1, None, 2)
 
 
@@ -50,9 +53,11 @@ def _severity(test, text):
         value = float(text)
     except ValueError:
         value = math.nan
-    is_allowed = 0 <= value < math.inf and (value or test not in _POSITIVE)
-    if not is_allowed or (test in _WHOLE and value % 1):
-        raise UserError(f"--severities: {text} is no severity of {test}")
+    low, high = _SMALLEST.get(test, 0), _LARGEST.get(test, 100)
+    if not low <= value <= high or (test in _WHOLE and value % 1):
+        raise UserError(
+            f"--severities: {text} is no severity of {test} ({low} to {high})"
+        )
     return int(value) if value % 1 == 0 else value
 
 
@@ -81,7 +86,7 @@ class Examiner:
     def pgd_minutes(self, test, severities):
         """Estimated minutes of a test's attacks by PGD; 0 if it has none."""
         attacks = _PGD_ATTACKS.get(test, 0) * np.count_nonzero(severities)
-        if not attacks:
+        if not attacks or self.misfit(test):
             return 0
         one = self._images[:1], self._labels[:1]
         step = functools.partial(self._network.gradients, *one)
@@ -91,6 +96,10 @@ class Examiner:
 
     def run(self, test, severity):
         """The counts of a test at one severity, a dict for JSON."""
+        before = {"wrong_unchanged": self._wrong_before}
+        return before | self._run(test, severity)
+
+    def _run(self, test, severity):
         if test in changes.CHANGES:
             arguments = self._images, severity, self._seed
             return self._count(changes.change_all(test, *arguments))
@@ -135,6 +144,10 @@ class Examiner:
         counts = {"wrong": len(wrong), "num_examples": len(numbers)}
         return {**counts, "wrong_examples": wrong}
 
+    @functools.cached_property
+    def _wrong_before(self):
+        return self._count(self._images)["wrong_examples"]
+
     def _distances(self, images):
         """L2 norms [N] of images minus their reconstructions."""
         _, reconstructions = self._network.predict(images)
@@ -161,20 +174,23 @@ class Examiner:
 
     def _detect(self, eps):
         unchanged, threshold = self._unchanged
+        before = [n for n in self._wrong_before if n % 2]
 
         def measure(*directions):
             attacked = self._attack(eps, self._steps, directions, _ODD)
             counts = self._count(attacked, _ODD)
             is_missed = self._distances(attacked) < threshold
-            missed = [n for n in counts["wrong_examples"] if is_missed[n // 2]]
-            return {**counts, "undetected": len(missed)}
+            success = {*counts["wrong_examples"]} - {*before}
+            missed = len([n for n in success if is_missed[n // 2]])
+            return {**counts, "success": len(success), "undetected": missed}
 
         plain, aware = measure("logits"), measure("logits", "closer")
         return {
             **plain,
-            "success": plain["wrong"],
-            "threshold": float(threshold),
-            "false_alarms": int((unchanged[_ODD] > threshold).sum()),
+            "wrong_unchanged": before,
+            # NaN, which is not JSON, detects every image.
+            "threshold": None if np.isnan(threshold) else float(threshold),
+            "false_alarms": int((~(unchanged[_ODD] < threshold)).sum()),
             "against_detector": {k: aware[k] for k in ("wrong", "undetected")},
         }
 

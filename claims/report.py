@@ -1,65 +1,122 @@
 """Tables and pictures of the results in robustness.json."""
 
+import collections
 import itertools
+import operator
 from collections import defaultdict
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from claims.measures import TESTS
-from runs.pages import compare_wrong, mean_and_deviation
+from runs import pages
 from visualization import drawing
 
 _COLUMNS = 4  # panels in a row
+_P = 0.05  # differences with a smaller p are significant
+# Percent of wrong images, their indices (or None), and both without the change.
+_Trial = collections.namedtuple("_Trial", "percent wrong percent_before before")
 
 
 def summary(results):
-    """Column names, and a row for each measure and network.
+    """Column names, a row for each measure and network, and sentences.
 
     McNemar's exact test compares a network with the first one at the middle
     severity. It counts each image once for each trial that both have.
     """
-    head = ["test", "network", "trials", "severities"]
+    head = ["test", "network", "trials", "severities", "unchanged"]
     for severity in ("low", "middle", "high"):
         head += [f"{severity} %", f"{severity} +-"]
-    rows = []
-    for measure, networks in _measures(results).items():
-        first = next(iter(networks))
+    rows, sentences, measures = [], [], _measures(results)
+    count = sum(len(of) - 1 for measure, of, _ in measures if measure in TESTS)
+    for measure, networks, three in measures:
+        first, *_ = networks
         for name, trials in networks.items():
-            three = _three(measure, trials)
+            p, both = None, [networks[first][three[1]], trials[three[1]]]
+            if name != first and measure in TESTS:
+                p = _mcnemar(*both, "wrong")
+                # Bonferroni's correction
+                text = _sentence(first, name, both, min(1, count * p))
+                sentences.append(f"{measure} {three[1]}: {text}.")
+                p = f"{p:.2g}"
+            row = [measure, name, len(both[1]), ", ".join(map(str, three))]
+            row.append(_error(both[1], "percent_before")[0])
             errors = [_error(trials[severity]) for severity in three]
-            middle, p = three[1], None
-            both = networks[first].get(middle, []), trials[middle]
-            # Trials of two networks are paired by their order.
-            pairs = [(a, b) for (_, a), (_, b) in zip(*both, strict=False)]
-            if pairs and name != first and measure in TESTS:
-                *_, p = compare_wrong(pairs)
-            texts = ", ".join(map(str, three))
-            row = [measure, name, len(trials[middle]), texts]
             rows.append([*row, *sum(errors, ()), p])
-    return [*head, "McNemar's p"], rows
+    return [*head, "McNemar's p"], rows, "\n".join(sentences)
+
+
+def _sentence(first, name, both, p):
+    a, b = (_error(trials, "percent_before")[0] for trials in both)
+    if _mcnemar(*both, "before") < _P:
+        return (
+            f"nothing can be said about {first} and {name}, because their "
+            f"errors on unchanged images differ ({a:.1f} and {b:.1f} %)"
+        )
+    points = np.subtract(*(_error(trials)[0] for trials in both))
+    if not points:
+        return f"{first} and {name} have the same error"
+    better, worse = (name, first) if points > 0 else (first, name)
+    return (
+        f"{better} is better than {worse} by {abs(points):.1f} points, "
+        f"{'' if p < _P else 'not '}significantly (corrected p = {p:.2g})"
+    )
+
+
+def _mcnemar(one, other, column):
+    """McNemar's p; trials of two networks are paired by their order."""
+    lists = ([getattr(t, column) for t in trials] for trials in (one, other))
+    return pages.compare_wrong(list(zip(*lists, strict=False)))[-1]
+
+
+def latex(rows, title):
+    """Tables in LaTeX, one for each measure, from the rows of `summary`."""
+    tables = []
+    for measure, group in itertools.groupby(rows, operator.itemgetter(0)):
+        lines = []
+        for _, name, trials, texts, unchanged, *errors, p in group:
+            cells = [f"{unchanged:.1f}"]
+            for mean, spread in zip(*[iter(errors)] * 2, strict=True):
+                spread = "" if spread is None else f" ± {spread:.1f}"
+                cells.append(f"{mean:.1f}{spread}")
+            head = ["network", "trials", "unchanged", *texts.split(", "), "p"]
+            lines.append([name, trials, *cells, p])
+        unit, _ = TESTS.get(measure, TESTS["pgd"])
+        caption = (
+            f"{title}, {measure}: images in %, unchanged and at three "
+            f"severities ({unit}), mean ± standard deviation over the trials. "
+            "p: McNemar's exact test against the first network at the middle "
+            "severity."
+        )
+        tables.append(pages.latex(head, lines, caption))
+    return "\n".join(tables)
 
 
 def _measures(results):
-    """Nested dicts, by measure, network and severity, of lists of trials.
+    """List of (measure, dict from network to trials, three severities).
 
-    A trial is a pair: the error in percent, and the list of wrong examples
-    (None for measures that have no such list).
+    Trials are a dict from severity to a list of `_Trial`. The severities are
+    the lowest, middle and highest that all the networks have.
     """
     found = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
     for result in results:
-        test = result["test"]
-        counts = {test: (result["wrong"], result["wrong_examples"])}
+        test, total = result["test"], result["num_examples"]
+        before = result["wrong_unchanged"]
+        counts = {test: (result["wrong"], total, result["wrong_examples"])}
         if "by_own_loss" in result:
-            counts[f"{test}, own loss"] = result["by_own_loss"], None
-        if "undetected" in result:
+            counts[f"{test}, own loss"] = result["by_own_loss"], total, None
+        if "undetected" in result and (right := total - len(before)):
             aware = result["against_detector"]["undetected"]
-            counts["undetected"] = result["undetected"], None
-            counts["undetected, detector attacked"] = aware, None
-        for measure, (count, examples) in counts.items():
+            counts["undetected"] = result["undetected"], right, None
+            counts["undetected, detector attacked"] = aware, right, None
+        for measure, (count, of, wrong) in counts.items():
             trials = found[measure][result["network"]][result["severity"]]
-            trials.append((100 * count / result["num_examples"], examples))
-    return found
+            percents = 100 * count / of, 100 * len(before) / total
+            trials.append(_Trial(percents[0], wrong, percents[1], before))
+    return [
+        (name, of, _three(name, set.intersection(*map(set, of.values()))))
+        for name, of in found.items()
+    ]
 
 
 def _three(measure, severities):
@@ -70,8 +127,8 @@ def _three(measure, severities):
     return some[0], some[(len(some) - 1) // 2], some[-1]
 
 
-def _error(trials):
-    return mean_and_deviation([percent for percent, _ in trials])
+def _error(trials, column="percent"):
+    return pages.mean_and_deviation([getattr(t, column) for t in trials])
 
 
 @drawing.styled
@@ -83,7 +140,7 @@ def draw(results, title):
     rows = -(-len(measures) // columns)
     figure = Figure((2.6 * columns, 2.2 * rows + 0.8), layout="constrained")
     figure.suptitle(title)
-    for number, (measure, networks) in enumerate(measures.items(), 1):
+    for number, (measure, networks, _) in enumerate(measures, 1):
         axes = figure.add_subplot(rows, columns, number)
         drawing.distinguish_lines(axes)
         for name in names:

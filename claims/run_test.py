@@ -1,27 +1,48 @@
 """robustness.py on a small network trained on the embedded digits."""
 
+import dataclasses
 import json
+import os
+import re
+import sys
 
 import numpy as np
 import pytest
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import TextPath
 
 import experiment
 from claims import report
 from claims.attacks import Network
-from claims.changes_test import DIRECTIONS
 from claims.measures import TESTS, Examiner, choose
 from claims.run import run_tests
 from common.errors import UserError
 from config import Config
 from input_data import keys
+from models.optimizer import compile_model
+from models.table import find_model
 from testing import untrained
 from testing.commands import ROOT, output_of
+from testing.numpy_oracle import DIRECTIONS
 from testing.small_models import SIZES, small_shape
 from testing.tiny_files import WRITERS
-from training.evaluate import Evaluator, named_checkpoints
+from training.checkpoint import Architecture
+from training.evaluate import Evaluator
 from training.formats import open_checkpoint
 
 COUNT, STEPS = 90, 4
+# Of the command; the other tests are run in this process.
+CHOSEN = choose(["shift", "pgd", "detect"])
+OWN = """
+import keras
+from models.classifier import Classifier
+
+class Plain(Classifier):
+    def network(self, images, num_classes):
+        flat = keras.layers.Flatten()(images)
+        layer = keras.layers.Dense(num_classes, activation="softmax")
+        return {"logits": layer(flat)}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -37,31 +58,33 @@ def trained(tmp_path_factory):
     return folder
 
 
-def command(folder, *arguments):
-    flags = "--dataset=digits", f"--num_examples={COUNT}", f"--steps={STEPS}"
-    script = ROOT / "robustness.py", f"--output_dir={folder}"
-    return output_of(*script, *flags, *arguments)
+@pytest.fixture(scope="module")
+def own(tmp_path_factory):
+    """The untrained checkpoint of a class own_model:Plain."""
+    folder = tmp_path_factory.mktemp("own")
+    (folder / "own_model.py").write_text(OWN)
+    sys.path.append(str(folder))
+    model, hparams = "own_model:Plain", find_model("own_model:Plain").hparams()
+    described = Architecture(model, untrained.DIGITS, 1, hparams)
+    network = described.build(seed=3)
+    compile_model(network)
+    yield untrained.save(folder, network, described, dataset="digits")
+    sys.path.remove(str(folder))
 
 
 @pytest.fixture(scope="module")
-def results(trained, tmp_path_factory):
-    """Folder and results of all tests of the trained network, as two."""
+def results(trained, own, tmp_path_factory):
+    """Folder, output and results of the command on two networks."""
     folder = tmp_path_factory.mktemp("results")
-    networks = f"a={trained}", f"b={trained}"
-    output = command(folder, *networks)
-    assert "about" in output  # the time of PGD
+    flags = "--dataset=digits", f"--num_examples={COUNT}", f"--steps={STEPS}"
+    flags += f"--tests={','.join(CHOSEN)}", "--model=own_model:Plain"
+    paths = os.pathsep.join([sys.path[-1], os.environ.get("PYTHONPATH", "")])
+    output = output_of(
+        *(ROOT / "robustness.py", f"--output_dir={folder}", *flags),
+        *(f"a={trained}", f"own={own}"),
+        env={**os.environ, "PYTHONPATH": paths},
+    )
     return folder, output, json.loads((folder / "robustness.json").read_text())
-
-
-@pytest.fixture(scope="module")
-def by_severity(results):
-    """A function from a test to the results of the first network."""
-
-    def found(test):
-        ours = [r for r in results[2]["results"] if r["network"] == "a"]
-        return {r["severity"]: r for r in ours if r["test"] == test}
-
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -73,24 +96,43 @@ def loaded(trained):
     return model, x[keys.IMAGES], y[keys.LABELS]
 
 
-def test_severity_0_is_the_error_of_experiment(by_severity, trained):
+@pytest.fixture(scope="module")
+def counts(results, loaded):
+    """A function from test and severity to the counts of the first network."""
+    model, *data = loaded
+    examiner = Examiner(Network(model, COUNT), *data, STEPS, 0)
+    found = {
+        (r["test"], r["severity"]): r
+        for r in results[2]["results"]
+        if r["network"] == "a"
+    }
+
+    def of(*key):
+        if key not in found:
+            found[key] = examiner.run(*key)
+        return found[key]
+
+    return of
+
+
+def test_severity_0_is_the_error_of_experiment(counts, results, trained):
     config = Config(train=False, checkpoint=trained, eval_size=COUNT)
     wrong = experiment.run(config).wrong
     assert 0 < wrong < COUNT / 2
-    for test, severities in choose().items():
-        found = by_severity(test)
-        assert list(found) == list(severities)
-        unchanged = {"scale": 1, "iterations": 3}.get(test, 0)
+    for test in TESTS:
+        found = counts(test, {"scale": 1, "iterations": 3}.get(test, 0))
+        assert found["wrong_unchanged"] == found["wrong_examples"]
         if test == "detect":
-            odd = by_severity("fgsm")[0]["wrong_examples"]
-            assert found[0]["wrong"] == sum(n % 2 for n in odd)
+            odd = counts("fgsm", 0)["wrong_examples"]
+            assert found["wrong_examples"] == [n for n in odd if n % 2]
         else:
-            assert found[unchanged]["wrong"] == wrong
-            assert found[unchanged]["num_examples"] == COUNT
+            assert (found["wrong"], found["num_examples"]) == (wrong, COUNT)
+    tested = [(r["test"], r["severity"]) for r in results[2]["results"]]
+    assert tested[:17] == [(t, s) for t in CHOSEN for s in CHOSEN[t]]
 
 
 def test_shifts_are_those_of_an_evaluation_of_moved_arrays(
-    by_severity, loaded, trained, tmp_path
+    counts, loaded, trained, tmp_path
 ):
     _, images, labels = loaded
     padded = np.pad(images, [(0, 0), (3, 3), (3, 3), (0, 0)])
@@ -102,87 +144,180 @@ def test_shifts_are_those_of_an_evaluation_of_moved_arrays(
     np.save(tmp_path / "y_test", labels.argmax(axis=-1))
     data = {"dataset": "arrays", "data_dir": str(tmp_path)}
     score = experiment.run(Config(train=False, checkpoint=trained, **data))
-    assert by_severity("shift")[3]["wrong"] == score.wrong
+    assert counts("shift", 3)["wrong"] == score.wrong
 
 
-def test_attacks_and_their_detection(by_severity):
-    pgd, fgsm, detect = map(by_severity, ("pgd", "fgsm", "detect"))
+def test_attacks_and_their_detection(counts):
+    first = counts("detect", 0)
+    assert first["success"] == first["undetected"] == 0
     for eps in (0.1, 0.2, 0.3):
-        assert pgd[eps]["wrong"] >= fgsm[eps]["wrong"] > fgsm[0]["wrong"]
-        odd = [n for n in pgd[eps]["wrong_examples"] if n % 2]
-        assert abs(detect[eps]["success"] - len(odd)) <= 1
-        assert detect[eps]["undetected"] <= detect[eps]["success"]
-        assert detect[eps]["num_examples"] == COUNT // 2
-        assert detect[eps]["threshold"] == detect[0]["threshold"]
-    aware = detect[0.3]["against_detector"]
-    assert aware["undetected"] > detect[0.3]["undetected"]
+        pgd, detect = counts("pgd", eps), counts("detect", eps)
+        fgsm = counts("fgsm", eps)["wrong"]
+        assert pgd["wrong"] >= fgsm > counts("fgsm", 0)["wrong"]
+        odd = {n for n in pgd["wrong_examples"] if n % 2}
+        assert abs(detect["wrong"] - len(odd)) <= 1
+        # Only images that were right before count.
+        new = odd - {*counts("fgsm", 0)["wrong_examples"]}
+        assert len(new) < len(odd)
+        assert abs(detect["success"] - len(new)) <= 1
+        assert detect["undetected"] <= detect["success"]
+        assert detect["num_examples"] == COUNT // 2
+        assert detect["threshold"] == first["threshold"]
+    assert detect["against_detector"]["undetected"] > detect["undetected"]
 
 
-def test_results_do_not_depend_on_the_batch_size(by_severity, loaded):
+def test_results_do_not_depend_on_the_batch_size(counts, loaded):
     model, images, labels = loaded
     network = Network(model, 37)
     small = Examiner(network, images, labels, STEPS, 0)
-    for test, severity in (("pgd", 0.1), ("noise", 0.3), ("iterations", 2)):
-        found, expected = small.run(test, severity), by_severity(test)[severity]
+    for key in (("pgd", 0.1), ("noise", 0.3)):
+        found, expected = small.run(*key), counts(*key)
         assert found["wrong_examples"] == expected["wrong_examples"]
-    found, expected = small.run("detect", 0), by_severity("detect")[0]
+    found, expected = small.run("detect", 0), counts("detect", 0)
     assert found["threshold"] == pytest.approx(expected["threshold"], rel=1e-5)
     # The threshold has 5 % false alarms on the images that set it.
-    _, decoded = network.predict(images[::2])
-    distances = [np.linalg.norm(d) for d in images[::2] - decoded]
-    alarms = sum(d > found["threshold"] for d in distances)
-    assert alarms == int(0.05 * (len(distances) - 1)) + 1
+    _, decoded = network.predict(images)
+    distances = np.array([np.linalg.norm(d) for d in images - decoded])
+    alarms = distances > found["threshold"]
+    assert alarms[::2].sum() == int(0.05 * (COUNT // 2 - 1)) + 1
+    assert found["false_alarms"] == alarms[1::2].sum() != alarms[::2].sum()
 
 
-def test_tables_pictures_and_resuming(results, trained):
+def test_tables_pictures_and_resuming(results, own, capsys):
     folder, output, content = results
     assert "McNemar's p" in output
+    # Before the first test, the time of PGD is estimated.
+    assert re.search(r"shift: 6 tests left, about \d+ min\n", output)
+    assert "own pgd: 2 tests left" in output.replace(own, "own")
+    because = "because their errors on unchanged images differ ("
+    assert (
+        f"shift 4: nothing can be said about a and own, {because}" in output
+    ), output
     rows = (folder / "robustness.csv").read_text().splitlines()
-    # Tests and four more measures, each of two networks.
-    assert len(rows) == 1 + 2 * (len(TESTS) + 4)
-    assert any(
-        row.startswith('shift,b,1,"1, 4, 8",') and row.endswith(",1")
-        for row in rows
-    )
-    assert r"\begin{tabular}" in (folder / "robustness.tex").read_text()
+    assert rows[0].startswith("test,network,trials,severities,unchanged,low %,")
+    # Tests and more measures; only the first network has a decoder.
+    assert len(rows) == 1 + 2 * 3 + 3
+    wrong = content["results"][0]["wrong"]
+    assert rows[1].startswith(f'shift,a,1,"1, 4, 8",{100 * wrong / COUNT},')
     for name in ("robustness.png", "attacked.png"):
         assert (folder / name).stat().st_size > 5000
     done = content["results"][:-3]
     path = folder / "robustness.json"
     path.write_text(json.dumps({**content, "results": done}))
-    flags = f"a={trained}", f"b={trained}", "--figure_format=svg"
-    again = command(folder, *flags)
+    config = Config(train=False, dataset="digits", eval_size=COUNT)
+    of_own = dataclasses.replace(config, model="own_model:Plain")
+    networks = named_checkpoints([f"own={own}"], of_own)
+    run_tests(networks, config, folder, CHOSEN, STEPS, "svg")
+    assert capsys.readouterr().out.count("wrong") == 1
     assert json.loads(path.read_text()) == content
-    assert again.count("wrong") == 1
     assert (folder / "attacked.svg").is_file()
+    (folder / "attacked.png").unlink()
+    chosen = {test: CHOSEN[test] for test in ("shift", "detect")}
+    run_tests(networks, config, folder, chosen, STEPS, None)
+    assert not (folder / "attacked.png").exists()  # own has no decoder
+    with pytest.raises(UserError, match="steps 4, not 5"):
+        run_tests(networks, config, folder, CHOSEN, 5, None)
 
 
-def result(network, checkpoint, severity, wrong):
-    of = {"network": network, "checkpoint": checkpoint, "test": "rotate"}
+def test_names_of_own_models(own):
+    config = Config(train=False)
+    label = f"own_model:Plain-1={own}"
+    ((name, path, checkpoint),) = named_checkpoints([label], config)
+    assert (name, path) == ("own_model:Plain-1", own)
+    assert checkpoint.architecture.model == "own_model:Plain"
+    with pytest.raises(UserError, match="add --model=own_model:Plain"):
+        named_checkpoints([f"own={own}"], config)
+
+
+def result(network, test, severity, wrong, unchanged=(), **others):
+    of = {"network": network, "test": test, "severity": severity}
     counts = {"wrong": len(wrong), "num_examples": 10, "wrong_examples": wrong}
-    return {**of, "severity": severity, **counts}
+    return {**of, **counts, "wrong_unchanged": [*unchanged], **others}
 
 
 def test_means_deviations_and_mcnemar():
     rows = [
-        result(network, f"{network}{trial}", severity, wrong)
+        result(network, "rotate", severity, wrong, range(trial))
         for network, offset in (("a", 0), ("b", 5))
         for trial in range(2)
         for severity in (0, 30, 60, 90)
         for wrong in [list(range(offset, offset + 1 + 2 * trial))]
     ]
-    head, (first, second) = report.summary(rows)
-    assert first[:4] == ["rotate", "a", 2, "30, 60, 90"]
-    assert first[6:8] == [20, pytest.approx(14.142, abs=1e-3)]
+    head, (first, second), sentence = report.summary(rows)
+    assert first[:5] == ["rotate", "a", 2, "30, 60, 90", 5]
+    assert first[7:9] == [20, pytest.approx(14.142, abs=1e-3)]
     # Each is wrong alone 4 times: p of 4 of 8.
     assert (first[-1], second[-1]) == (None, "1")
-    third = [result("c", "c0", 60, list(range(10)))]
-    _, (*_, last) = report.summary(rows + third)
+    assert sentence == "rotate 60: a and b have the same error."
+    third = [result("c", "rotate", 60, list(range(10)))]
+    _, (*_, last), sentences = report.summary(rows + third)
+    assert last[3] == "60, 60, 60"  # what all have
     assert last[-1] == f"{2 * 0.5**9:.2g}"  # one trial in common: 9 to 0
     assert len(head) == len(last)
+    # Two comparisons; means of 2 and 10 wrong images.
+    assert sentences.splitlines()[1] == (
+        "rotate 60: a is better than c by 80.0 points, significantly "
+        f"(corrected p = {4 * 0.5**9:.2g})."
+    )
 
 
-SLOW = ("inverted_attention", "matrix_capsule", "vb_capsule")  # to compile
+def test_errors_on_unchanged_images_that_differ():
+    rows = [
+        result("a", "noise", 0.2, [*range(8)]),
+        result("b", "noise", 0.2, [*range(9)], unchanged=range(7)),
+    ]
+    *_, sentence = report.summary(rows)
+    assert sentence == (
+        "noise 0.2: nothing can be said about a and b, because their errors on "
+        "unchanged images differ (0.0 and 70.0 %)."
+    )
+
+
+def test_undetected_images_are_of_those_that_were_right():
+    aware = {"wrong": 9, "undetected": 4}
+    seen = {"undetected": 2, "against_detector": aware}
+    rows = [
+        result("a", "detect", 0.1, [*range(9)], range(2), **seen),
+        result("b", "detect", 0.1, [*range(10)], range(10), **seen),
+    ]
+    _, table, _ = report.summary(rows)
+    assert [(row[0], row[1], row[7]) for row in table] == [
+        *(("detect", "a", 90), ("detect", "b", 100), ("undetected", "a", 25)),
+        ("undetected, detector attacked", "a", 50),
+    ]
+
+
+def test_latex_tables_fit_a_page():
+    rows = [
+        result(name, "rotate", severity, [*range(trial * n)])
+        for n, name in enumerate(("capsule", "homogeneous_capsule"))
+        for severity in (15, 45, 90)
+        for trial in (3, 7, 10)
+    ]
+    _, table, _ = report.summary(rows)
+    text = report.latex([*table, *table], "digits, first 10 test images")
+    assert text.count(r"\begin{table}") == text.count(r"\end{table}") == 1
+    head, *lines = re.findall(r"(.*) \\\\", text)
+    assert head.endswith("network & trials & unchanged & 15 & 45 & 90 & p")
+    assert "± standard" not in text
+    assert r"66.7 $\pm$ 35.1 & 66.7" in lines[1]
+    # The page of an article is 345 points wide; cmr8 is wider than cmr10.
+    font = FontProperties(family="cmr10", size=8 * 1.07)
+    cells = [line.split("} ")[-1].split(" & ") for line in (head, *lines)]
+    width = 2 * 2 * len(cells[0])
+    for column in zip(*cells, strict=True):
+        texts = [c.replace(r"$\pm$", "+").replace(r"\_", "x") for c in column]
+        paths = [TextPath((0, 0), text, prop=font) for text in texts]
+        width += max(path.get_extents().width for path in paths)
+    assert 250 < width < 340
+    caption = "digits, first 10 test images, rotate: images in \\%, unchanged"
+    assert rf"\caption{{{caption}" in text
+
+
+SLOW = (  # to compile
+    *("deepcaps", "inverted_attention", "matrix_capsule", "vb_capsule"),
+    "capsule",  # that of the tests above
+)
 
 
 @pytest.mark.parametrize(
@@ -228,15 +363,18 @@ def others(tmp_path):
         ("a={} a={}", None, "a="),
         ("a=none", None, "none"),
         ("a={}/plain", None, "detect"),
+        ("a={}/plain", 1, "one test image"),
         ("a={}/two", None, "two"),
         ("a={}/plain", "arrays", "plain"),
         ("a={}/cifar10", "cifar10", "cifar10"),
     ],
 )
 def test_networks_that_do_not_fit(others, networks, dataset, message):
-    folder = str(others / dataset) if dataset else None
-    data = {"dataset": dataset, "data_dir": folder}
-    config = Config(train=False, eval_size=COUNT, **data)
+    data = {"eval_size": dataset}
+    if dataset != 1:
+        folder = str(others / dataset) if dataset else None
+        data = {"dataset": dataset, "data_dir": folder, "eval_size": COUNT}
+    config = Config(train=False, **data)
     arguments = networks.format(*[others] * 2).split()
     with pytest.raises(UserError, match=message):
         run_tests(
@@ -250,6 +388,8 @@ def test_networks_that_do_not_fit(others, networks, dataset, message):
     [
         *(("rotate", "x"), ("shift", "0.5"), ("pgd", "nan"), ("blur", "-1")),
         *(("scale", "0"), ("iterations", "0"), ("noise", "inf")),
+        *(("iterations", "1000"), ("pgd", "1.5"), ("blur", "1e9")),
+        *(("shift", "1e23"), ("scale", "1e-300"), ("rotate", "1e300")),
         ("rotat", "1"),
     ],
 )

@@ -16,6 +16,7 @@ from common.errors import Interrupted, UserError, exit_on_user_error, reading
 from common.files import atomic_write, make_folder, remove_partial, write_file
 from common.flags import field
 from testing import commands
+from testing.commands import full_disk
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Settings:
     even: int = field(2, "Even.", choices=(2, 4))
     numbers: str = field("0", "Numbers.", pattern=r"\d+(,\d+)*")
     even_x: bool = field(False, "Even.")
+    count: int = field(1, "A count.")
 
 
 def test_flags_give_settings_and_settings_give_flags():
@@ -56,7 +58,8 @@ def test_hints_for_other_flags(arguments, hint):
     "argument",
     [
         *("--size=0", "--size=x", "--rate=0", "--kind=c", "--fast=2"),
-        *("--even=3", "--numbers=1,", "--big", "x"),
+        *("--even=3", "--numbers=1,", "--big", "x", "--rate=1e39"),
+        *("--count=2147483648", "--rate=nan"),
     ],
 )
 def test_wrong_flags_are_named(argument):
@@ -79,6 +82,21 @@ def test_reading_names_the_file(error, reason):
         raise error
     prefix = "" if isinstance(error, UserError) else "a/b.png: "
     assert str(caught.value) == prefix + reason
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket", "device"])
+def test_only_files_and_folders_are_read(tmp_path, kind):
+    path = tmp_path / "x.png"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to(os.devnull)
+    else:
+        socket.socket(socket.AF_UNIX).bind(str(path))
+    with pytest.raises(UserError, match=r"x\.png is a pipe"), reading(path):
+        raise AssertionError("nothing is opened")
+    with reading(tmp_path):
+        pass
 
 
 def test_control_characters_of_names_are_escaped():
@@ -113,6 +131,49 @@ def test_a_closed_pipe_ends_a_command_silently():
         process.stdout.close()
         assert process.stderr.read() == ""
     assert process.returncode == 1
+
+
+def test_optional_output_may_be_lost(monkeypatch):
+    with full_disk(monkeypatch), errors.optional_output():
+        for stream in (sys.stdout, sys.stderr):
+            for _ in range(2):
+                print("lost", file=stream, flush=True)
+
+
+def test_lost_results_are_an_error(monkeypatch):
+    def command():
+        with exit_on_user_error("x.py"):
+            print("a note", file=sys.stderr, flush=True)
+            print("a result")
+
+    with full_disk(monkeypatch), pytest.raises(SystemExit) as stop:
+        command()
+    text = f"standard output: {os.strerror(errno.ENOSPC)}"
+    assert stop.value.code == f"x.py: {text}"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no preexec_fn")
+@pytest.mark.parametrize("closed", [0, 1, 2])
+def test_closed_descriptors_are_not_used_for_files(tmp_path, closed):
+    code = (
+        "import os, sys; from common import flags\n"
+        "def main(_):\n"
+        "  print('out'); print('err', file=sys.stderr); sys.stdin.read()\n"
+        "  os._exit(open(sys.executable).fileno())\n"
+        "flags.run(main)"
+    )
+    code, *_ = commands.run("-c", code, preexec_fn=lambda: os.close(closed))
+    assert code > 2
+
+
+def test_signals_that_stop_a_training():
+    received = []
+    names = {"SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2"}
+    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    with errors.handling_signals(lambda number, _: received.append(number)):
+        for number in numbers:
+            signal.raise_signal(number)
+    assert received == numbers
 
 
 def test_partial_files_of_other_jobs_stay(tmp_path):

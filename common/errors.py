@@ -8,21 +8,25 @@ import subprocess
 import sys
 import threading
 
-# SIGHUP, on Windows SIGBREAK, arrives when a terminal is closed.
+# SIGHUP, on Windows SIGBREAK, arrives when a terminal is closed; SIGUSR1 or
+# SIGUSR2, if asked for, before Slurm's time is over.
 _SIGNALS = [
-    getattr(signal, name)
-    for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGBREAK")
-    if hasattr(signal, name)
+    getattr(signal, f"SIG{name}")
+    for name in ("TERM", "INT", "HUP", "BREAK", "USR1", "USR2")
+    if hasattr(signal, f"SIG{name}")
 ]
+
+
+def printable(text):
+    """Escapes control characters, which end a line or control a terminal."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 class UserError(Exception):
     """A wrong flag, file or value; commands print it as one line."""
 
     def __str__(self):
-        line = " ".join(super().__str__().splitlines())
-        # A terminal would obey the control characters of a file's name.
-        return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
+        return printable(" ".join(super().__str__().splitlines()))
 
 
 class Interrupted(BaseException):
@@ -57,6 +61,9 @@ def reading(path):
     Use `with reading(path):` around only the library call that reads the file.
     """
     try:
+        is_known = os.path.isfile(path) or os.path.isdir(path)
+        if not is_known and os.path.exists(path):  # reading it may never end
+            raise UserError(f"{path} is a pipe, socket or device, not a file")
         yield
     except UserError:
         raise
@@ -82,6 +89,45 @@ def shell_command(words):
     return join(words)
 
 
+class _Output:
+    """A text stream that drops its text once this cannot be written.
+
+    With a `name`, the first failure is an OSError of this file.
+    """
+
+    def __init__(self, stream, name=None):
+        self._stream, self._name = stream, name
+
+    def __getattr__(self, attribute):
+        return getattr(self._stream, attribute)
+
+    def write(self, text):
+        self._try(self._stream.write, text)
+        return len(text)
+
+    def flush(self):
+        self._try(self._stream.flush)
+
+    def _try(self, method, *arguments):
+        try:
+            method(*arguments)
+        except OSError as error:  # a closed pipe or terminal, a full disk
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, self._stream.fileno())
+            if self._name:
+                raise OSError(error.errno, error.strerror, self._name) from None
+
+
+@contextlib.contextmanager
+def optional_output(name=None):
+    """Goes on when nobody reads standard error or, without `name`, output."""
+    with (
+        contextlib.redirect_stdout(_Output(sys.stdout, name)),
+        contextlib.redirect_stderr(_Output(sys.stderr)),
+    ):
+        yield
+
+
 @contextlib.contextmanager
 def exit_on_user_error(command, debug=False):
     """Prints a `UserError` as "`command`: error" and exits with status 1.
@@ -89,29 +135,29 @@ def exit_on_user_error(command, debug=False):
     After an `Interrupted`, prints how to resume the work and exits with status
     128 + the signal's number. If `debug` is true, a `UserError` propagates.
     """
-    try:
-        yield
-        sys.stdout.flush()
-    except BrokenPipeError:  # as in predict.py ... | head
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
-    except (UserError, OSError) as error:
-        if debug or getattr(error, "filename", "") is None:
-            raise
-        if isinstance(error, OSError):  # a folder that may not be entered
-            error = f"{error.filename}: {error.strerror}"
-        sys.exit(f"{command}: {error}")
-    except Interrupted as stop:
-        resume = shell_command(["python", *sys.argv])
-        print(f"{stop}\nResume with: {resume}", file=sys.stderr)
-        sys.exit(128 + stop.signal_number)
-    except KeyboardInterrupt:
-        sys.exit(128 + signal.SIGINT)
+    with optional_output("standard output"):
+        try:
+            yield
+            sys.stdout.flush()
+        except BrokenPipeError:  # as in predict.py ... | head
+            sys.exit(1)
+        except (UserError, OSError) as error:
+            if debug or getattr(error, "filename", "") is None:
+                raise
+            if isinstance(error, OSError):  # a folder that may not be entered
+                error = f"{error.filename}: {error.strerror}"
+            sys.exit(f"{command}: {error}")
+        except Interrupted as stop:
+            resume = shell_command(["python", *sys.argv])
+            print(f"{stop}\nResume with: {resume}", file=sys.stderr)
+            sys.exit(128 + stop.signal_number)
+        except KeyboardInterrupt:
+            sys.exit(128 + signal.SIGINT)
 
 
 @contextlib.contextmanager
 def handling_signals(handler):
-    """Calls `handler(number, frame)` for SIGTERM, Ctrl-C and SIGHUP.
+    """Calls `handler(number, frame)` for SIGTERM, Ctrl-C and other signals.
 
     An ignored SIGHUP, as under nohup, stays ignored. Outside the main thread,
     where Python allows no signal handlers, the context does nothing.

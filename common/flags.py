@@ -23,6 +23,8 @@ _DEFINE = {
     str: flags.DEFINE_string,
 }
 _AS_TEXT = flags.ArgumentParser(), flags.ArgumentSerializer()
+# Bounds of numbers without others: JAX counts in int32, layers use float32.
+_AT_MOST = {int: 2**31 - 1, float: 3e38}
 # For flags that users of Keras and PyTorch try.
 _HINTS = {
     "epochs": "experiment.py has --max_steps: epochs * images / --batch_size",
@@ -53,6 +55,14 @@ class FlagSpec:
     defines_network: bool = False
     kind: typing.Any = None
     default: typing.Any = None
+
+    def of_field(self, field):
+        """The `FlagSpec` with the type, bound and default of a field."""
+        kind, at_most = (typing.get_args(field.type) or (field.type,))[0], None
+        if not (self.choices or self.below):
+            at_most = self.at_most or _AT_MOST.get(kind)
+        found = {"kind": kind, "at_most": at_most, "default": field.default}
+        return dataclasses.replace(self, **found)
 
     def allows(self, value):
         """Whether a value is allowed; None always is."""
@@ -105,11 +115,7 @@ def flag_specs(settings):
         if "spec" in f.metadata
     }
     return {
-        f.name: dataclasses.replace(
-            specs[f.name],
-            kind=(typing.get_args(f.type) or (f.type,))[0],
-            default=f.default,
-        )
+        f.name: specs[f.name].of_field(f)
         for f in dataclasses.fields(cls)
         if f.name in specs
     }
@@ -243,6 +249,9 @@ def run(main, takes_arguments=False):
     `takes_arguments` is true.
     """
     command = os.path.basename(sys.argv[0])
+    for name, mode in ("stdin", "r"), ("stdout", "w"), ("stderr", "w"):
+        if getattr(sys, name) is None:  # closed: a file would get its number
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
     with contextlib.suppress(AttributeError):  # notebooks
         sys.stdout.reconfigure(errors="backslashreplace")  # odd file names
     flags.DEFINE_bool("debug", False, "Whether errors show their traceback.")

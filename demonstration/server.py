@@ -7,6 +7,7 @@ rebinding, the Host header must be an IP address, localhost or --host.
 
 import asyncio
 import contextlib
+import inspect
 import ipaddress
 import json
 import pathlib
@@ -56,6 +57,8 @@ def make_app(model, host="127.0.0.1"):
     def post(answer):
         async def endpoint(request):
             body, query = await read(request), request.query_params
+            with reading("the query"):
+                inspect.signature(answer).bind(body, **query)
             async with lock:
                 result = await run_in_threadpool(answer, body, **query)
             return JSONResponse(result)

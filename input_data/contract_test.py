@@ -10,10 +10,9 @@ from common.errors import UserError
 from common.flags import parse
 from config import Config
 from input_data import keys
-from input_data.images_test import batches
 from input_data.registry import DATASETS, Split
 from testing import tiny_files
-from testing.splits import load
+from testing.splits import batches, load
 
 # For each data set: shape, number of classes, first and last name of a class.
 CASES = {

@@ -1,4 +1,7 @@
 import io
+import pathlib
+import runpy
+import sys
 import tracemalloc
 import zlib
 
@@ -32,6 +35,28 @@ def encode(image, kind, **options):
 
 def decode(content, color=True, invert=False):
     return decode_image(content, "name", color, invert)
+
+
+def test_heic_files_need_a_package(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)
+    read = runpy.run_path(files.__file__)
+    names = [str(tmp_path / name) for name in ("a.heic", "b.png", "c.HEIC")]
+    for name in names:
+        pathlib.Path(name).touch()
+    ignored = "2 files: .heic; HEIC needs pillow-heif"
+    assert read["list_images"](tmp_path) == (names[1:2], ignored)
+
+
+def test_heic_files_are_read_with_this_package(tmp_path):
+    pytest.importorskip("pillow_heif")
+    path = tmp_path / "a.HEIC"
+    image = np.full((32, 48, 3), [200, 50, 100], np.uint8)
+    image[:, 24:] //= 2
+    Image.fromarray(image).save(path, "HEIF")
+    assert files.list_images(tmp_path) == ([str(path)], "")
+    decoded = files.decode_image(path.read_bytes(), path, color=True)
+    assert files.image_shape(path, color=True) == (32, 48, 3)
+    assert abs(decoded.astype(int) - image).mean() < 3
 
 
 FILES = {

@@ -5,6 +5,7 @@ import gzip
 import io
 import os
 import pathlib
+import re
 
 import numpy as np
 import PIL
@@ -12,7 +13,18 @@ from PIL import ExifTags, Image, ImageOps, PngImagePlugin
 
 from common.errors import UserError, reading
 
-_FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP")
+_FORMATS = ["PNG", "JPEG", "BMP", "GIF", "WEBP"]
+_SUFFIXES = [".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".bmp", ".gif", ".webp"]
+_HEIC_HINT = "; HEIC needs pillow-heif"
+with contextlib.suppress(ImportError):
+    import pillow_heif
+
+    pillow_heif.register_heif_opener()
+    _FORMATS.append("HEIF")
+    _SUFFIXES += ".heic", ".heif"
+    _HEIC_HINT = ""
+# Whether a file or folder of this name is ignored without a warning.
+is_hidden = re.compile(r"\.|__MACOSX$").match
 # Some editors store more metadata than Pillow allows (1 and 64 MiB).
 PngImagePlugin.MAX_TEXT_CHUNK = PngImagePlugin.MAX_TEXT_MEMORY = 2**28
 _BLOCK = 2**20  # pixels or bytes at once
@@ -33,6 +45,29 @@ def find_file(data_dir, *names, hint=""):
         if path.is_file():
             return path
     raise UserError(f"--data_dir={data_dir} has no {' or '.join(names)}{hint}")
+
+
+def list_images(folder):
+    """The sorted images below a folder, and a text on its other files.
+
+    Links to nothing and closed folders count as images: reading reports them.
+    """
+    images, kinds, seen = [], [], set()
+    for place, folders, names in os.walk(
+        folder, onerror=lambda e: images.append(e.filename), followlinks=True
+    ):
+        if os.path.realpath(place) in seen:  # a link to a folder above
+            names, folders[:] = [], []
+        seen.add(os.path.realpath(place))
+        folders[:] = [name for name in folders if not is_hidden(name)]
+        for path in [os.path.join(place, n) for n in names if not is_hidden(n)]:
+            suffix = pathlib.Path(path).suffix.lower()
+            if suffix not in _SUFFIXES:
+                kinds.append(suffix or "no suffix")
+            elif os.path.isfile(path) or not os.path.exists(path):
+                images.append(path)
+    text = f"{len(kinds)} files: {' '.join(sorted({*kinds}))}" if kinds else ""
+    return sorted(images), text + _HEIC_HINT * (".heic" in kinds)
 
 
 @contextlib.contextmanager
@@ -94,7 +129,7 @@ def _open_image(file, name):
     except PIL.UnidentifiedImageError:
         # Pillow's message names an object in memory.
         raise UserError(
-            f"{name} is not an image file ({', '.join(_FORMATS)})"
+            f"{name} is not an image file ({', '.join(_FORMATS)}{_HEIC_HINT})"
         ) from None
 
 

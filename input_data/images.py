@@ -44,7 +44,8 @@ def labeled_images(path, images, labels, num_classes, class_names=None):
     """
     if not is_large(images):
         images = np.asarray(images)
-    if images.dtype != np.uint8 or images.ndim not in (3, 4):
+    is_array = images.ndim in (3, 4) and 0 not in images.shape[1:]
+    if images.dtype != np.uint8 or not is_array:
         raise UserError(
             f"{path} has {images.dtype} values of shape {images.shape}, "
             "expected uint8 [N, H, W] or [N, H, W, C]"
@@ -77,13 +78,13 @@ def labeled_images(path, images, labels, num_classes, class_names=None):
 
 
 def to_integers(path, values):
-    """An int64 array; UserError if a value is not an integer."""
-    with reading(path):
+    """An int64 array; UserError if a value is not an integer of 32 bits."""
+    with reading(path), np.errstate(invalid="ignore"):
         values = np.asarray(values)
-        integers = values.astype(np.int64)
-        if (integers != values).any():
-            raise ValueError(f"expected integers, not {values.dtype}")
-    return integers
+        integers = values.astype(np.int32)  # as batches have them
+        if (wrong := values[integers != values]).size:
+            raise ValueError(f"expected integers below 2**31, not {wrong[0]}")
+    return integers.astype(np.int64)
 
 
 def check_class_names(path, names, num_classes):

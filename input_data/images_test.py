@@ -16,27 +16,15 @@ from input_data.photographs import StandardizedCrops
 from input_data.pipeline import shuffled_indices
 from input_data.registry import Split
 from testing import splits
+from testing.splits import batches, single_pixels
 
 
 def digits(split=Split.TRAIN, **settings):
     return splits.load("digits", split, **settings)
 
 
-def batches(pipeline, batch_size, start, stop, seed=0):
-    dataset = pipeline.training_batches(batch_size, seed, start, stop)
-    return list(dataset.as_numpy_iterator())
-
-
 def images_of(batch):
     return batch[0][keys.IMAGES]
-
-
-def single_pixels(size=9, copies=30):
-    """Images that are black but for the middle pixel, which tells the class."""
-    labels = np.repeat(np.arange(10), copies)
-    images = np.zeros((len(labels), size, size, 1), "uint8")
-    images[:, size // 2, size // 2, 0] = 25 * (labels + 1)
-    return LabeledImages(images, labels, 10)
 
 
 @pytest.mark.parametrize(

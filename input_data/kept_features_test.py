@@ -76,6 +76,36 @@ def test_steps_draw_among_the_views(tmp_path):
     assert (other[0][0][keys.FEATURES] != again[0][0][keys.FEATURES]).any()
 
 
+class Counting(Negative):
+    """A network that adds the number of the view to the first feature."""
+
+    def predict_on_batch(self, images):
+        features = super().predict_on_batch(images)
+        # Two batches compute a view; one before them tells the shape.
+        features[:, 0, 0, 0] = (len(self.batches) - 2) // 2
+        return features
+
+
+def test_every_view_is_drawn(tmp_path):
+    batches = kept(tmp_path, network=Counting()).training_batches(50, 3, 0, 6)
+    drawn = [x[keys.FEATURES][:, 0, 0, 0] for x, _ in batches]
+    views, counts = np.unique(drawn, return_counts=True)
+    assert views.tolist() == [0, 1, 2, 3]
+    assert min(counts) > 50
+
+
+def test_damage_during_the_use_is_an_error(tmp_path):
+    pipeline = kept(tmp_path)
+    (path,) = tmp_path.iterdir()
+    content = bytearray(path.read_bytes())
+    content[len(content) // 4 // 70 // 2 :: len(content) // 4 // 70] = bytes(
+        [77] * (4 * 70)
+    )
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=path.name), pipeline.user_errors():
+        list(pipeline.training_batches(50, 3, 0, 1))
+
+
 def test_features_are_computed_once_and_again_where_they_are_damaged(tmp_path):
     kept(tmp_path)
     (path,) = tmp_path.iterdir()

@@ -5,10 +5,9 @@ from common.errors import UserError
 from config import Config
 from input_data import keys
 from input_data.images import LabeledImages, make_pipeline
-from input_data.images_test import batches, single_pixels
 from input_data.pairs import SeparatePairs
 from input_data.registry import Split
-from testing.splits import load
+from testing.splits import batches, load, single_pixels
 
 PAIRS = {"num_targets": 2, "pairs": "below"}
 

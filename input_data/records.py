@@ -10,7 +10,6 @@ A record is a `tf.train.Example` with height, width, depth, labels and images.
 import contextlib
 import functools
 import math
-import os
 import types
 
 import google_crc32c
@@ -19,7 +18,7 @@ import tensorflow as tf
 
 from common.errors import UserError, reading
 from common.files import atomic_write
-from input_data.stored import StoredRows, file_marks
+from input_data.stored import StoredRows, file_mark
 
 _LENGTH_BYTES = 8
 _CRC_BYTES = 4
@@ -76,14 +75,14 @@ class RecordFiles:
         self.num_classes = num_classes
         self._label_keys, self._image_keys = label_keys, image_keys
         self._paths, sizes = paths, []
+        self._marks = {path: file_mark(path) for path in paths}
         with reading(paths[0]), open(paths[0], "rb") as file:
             self._header = file.read(_HEADER_BYTES)
         length = int.from_bytes(self._header[:_LENGTH_BYTES], "little")
         self._frame_bytes = length + FRAME_OVERHEAD
-        for path in paths:
-            with reading(path):
-                sizes.append(os.path.getsize(path))
-            if not sizes[-1] or sizes[-1] % self._frame_bytes:
+        for path, (size, *_) in self._marks.items():
+            sizes.append(size)
+            if not size or size % self._frame_bytes:
                 raise UserError(
                     f"{path} is empty, cut off or damaged, or its images "
                     "differ in size"
@@ -98,7 +97,6 @@ class RecordFiles:
                 array.shape[1:],
                 array.dtype,
                 lambda rows, part=part: self.read(rows)[part],
-                lambda rows: file_marks(self._paths) + rows.tobytes(),
             )
             for part, array in enumerate(last)
         )
@@ -159,6 +157,7 @@ class RecordFiles:
             file = opened(path)
             file.seek(number * self._frame_bytes)
             frame = file.read(self._frame_bytes)
+            file_mark(path, self._marks[path])
         record = frame[_HEADER_BYTES:-_CRC_BYTES]
         crc = google_crc32c.value(record)
         masked_crc = ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF

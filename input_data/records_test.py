@@ -1,3 +1,5 @@
+import os
+
 import numpy as np
 import pytest
 
@@ -49,6 +51,15 @@ def test_a_flipped_bit_is_found(tmp_path, place):
     path.write_bytes(content)
     with pytest.raises(UserError, match="x.tfrecords.*1"):
         RecordFiles([path], *SINGLE, 10).read(np.arange(3))
+
+
+def test_a_file_of_other_records_is_found(tmp_path):
+    path = tiny_files.write_records(tmp_path / "x.tfrecords", [single(1)])
+    files, before = RecordFiles([path], *SINGLE, 10), path.stat()
+    tiny_files.write_records(path, [single(2)])
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(UserError, match=r"x\.tfrecords was changed"):
+        files.read([0])
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,10 @@ class StoredRows:
     Indexing with a slice or with indices selects rows but reads nothing.
     `numpy.asarray` reads the selected rows. `read(items)` returns the rows of
     some of the `items`, an array [N] of file names or row numbers. `shape` is
-    that of a row. `describe(items)` returns bytes that tell rows apart.
+    that of a row. `describe(items)` tells rows apart faster than their digest.
     """
 
-    def __init__(self, items, shape, dtype, read, describe):
+    def __init__(self, items, shape, dtype, read, describe=None):
         self._items, self._read, self._describe = items, read, describe
         self.shape, self.dtype = (len(items), *shape), np.dtype(dtype)
         self.ndim = len(self.shape)
@@ -43,7 +43,9 @@ class StoredRows:
         return math.prod(self.shape) * self.dtype.itemsize
 
     def description(self):
-        """A digest of what the rows depend on, such as files."""
+        """A digest of the rows, or of the files that they are in."""
+        if self._describe is None:
+            return digest(self)
         return hashlib.sha256(self._describe(self._items)).hexdigest()
 
 
@@ -66,15 +68,27 @@ def digest(array):
     return sha256.hexdigest()
 
 
-def file_marks(paths):
-    """Bytes that change if a file is another one or was written again."""
-    marks = []
-    for path in paths:
-        with reading(path):
-            status = os.stat(path)
-        mark = os.path.abspath(path), status.st_size, status.st_mtime_ns
-        marks.append(mark)
-    return repr(marks).encode()
+def file_digest(path):
+    """The SHA-256 of a file's content, as bytes."""
+    sha256 = hashlib.sha256()
+    with reading(path), path.open("rb") as file:
+        while block := file.read(2**20):
+            sha256.update(block)
+    return sha256.digest()
+
+
+def file_mark(path, expected=None):
+    """A value that changes if a file is written to or replaced.
+
+    Raises UserError if it is not the `expected` one. The time of modification
+    can be set, that of a change of the status cannot.
+    """
+    with reading(path):
+        status = os.stat(path)
+    mark = status.st_size, status.st_mtime_ns, status.st_ctime_ns
+    if expected not in (None, mark):
+        raise UserError(f"{path} was changed while it was in use")
+    return mark
 
 
 def read_rows(path, rows, values, offset=0):
@@ -95,20 +109,16 @@ def rows_in_file(path, array, convert=np.asarray):
 
     Reading raises UserError if the file was written to in the meantime.
     """
-    marks = file_marks([path])
+    mark = file_mark(path)
 
     def read(rows):
         values = np.empty((len(rows), *array.shape[1:]), array.dtype)
         read_rows(path, rows, values, array.offset)
-        if file_marks([path]) != marks:
-            raise UserError(f"{path} was changed while it was in use")
+        file_mark(path, mark)
         return convert(values)
 
-    rows, shape = np.arange(len(array)), array.shape[1:]
     dtype = convert(np.empty(0, array.dtype)).dtype
-    return StoredRows(
-        rows, shape, dtype, read, lambda rows: marks + rows.tobytes()
-    )
+    return StoredRows(np.arange(len(array)), array.shape[1:], dtype, read)
 
 
 class KeptRows:
@@ -127,17 +137,20 @@ class KeptRows:
         self.size = count * self._row.itemsize
 
     def read(self, rows):
-        """Rows at some indices, without a test of their checksums."""
-        return self._read(rows)["values"]
+        """Rows at some indices; raises UserError if one is damaged."""
+        values, is_damaged = self._read(rows)
+        if is_damaged.any():
+            raise UserError(
+                f"{self.path} was damaged in use; a new start mends it"
+            )
+        return values
 
     def missing(self):
         """Whether each row is still to be computed, bool [count]."""
         missing = np.ones(self._count, bool)
         if self.path.exists() and self.path.stat().st_size == self.size:
             for rows in blocks(np.arange(self._count)):
-                found = self._read(rows)
-                expected = self._checksums(rows[0], found["values"])
-                missing[rows] = found["checksum"] != expected
+                _, missing[rows] = self._read(rows)
         return missing
 
     def allocate(self):
@@ -158,7 +171,8 @@ class KeptRows:
         """Stores rows from number `start`."""
         rows = np.empty(len(values), self._row)
         rows["values"] = values
-        rows["checksum"] = self._checksums(start, rows["values"])
+        numbers = range(start, start + len(values))
+        rows["checksum"] = self._checksums(numbers, rows["values"])
         with writing(self.path), open(self.path, "r+b") as file:
             file.seek(start * self._row.itemsize)
             file.write(rows)
@@ -166,10 +180,11 @@ class KeptRows:
     def _read(self, rows):
         found = np.empty(len(rows), self._row)
         read_rows(self.path, rows, found)
-        return found
+        values = found["values"]
+        return values, found["checksum"] != self._checksums(rows, values)
 
-    def _checksums(self, start, values):
-        names = (f"{self._digest} {start + n}" for n in range(len(values)))
+    def _checksums(self, rows, values):
+        names = (f"{self._digest} {row}" for row in rows)
         return [
             zlib.crc32(value.tobytes(), zlib.crc32(name.encode()))
             for name, value in zip(names, values, strict=True)

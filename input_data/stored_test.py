@@ -37,7 +37,9 @@ def everything(config):
 def test_both_sources_give_the_same_bytes(name, tmp_path, monkeypatch):
     tiny_files.WRITERS[name](tmp_path)
     settings = {"color": True, "image_size": 18} if name == "images" else {}
-    config = Config(dataset=name, data_dir=str(tmp_path), **settings)
+    # Few, as there are 10,000 pairs by default.
+    settings |= {"data_dir": str(tmp_path), "eval_size": 30}
+    config = Config(dataset=name, **settings)
     in_memory = everything(config)
     monkeypatch.setattr(stored, "MEMORY_BYTES", 0)
     read = Mock(side_effect=StoredRows.__array__, autospec=True)
@@ -49,7 +51,10 @@ def test_both_sources_give_the_same_bytes(name, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "pattern", "damage"),
     [
-        *(("images", "*.png", damage) for damage in ("vanish", "cut", "clear")),
+        *(
+            ("images", "*.png", damage)
+            for damage in ("vanish", "cut", "clear", "blacken")
+        ),
         *(("arrays", "x_train.npy", d) for d in ("vanish", "cut", "write")),
         ("arrays", "y_train.npy", "write"),
     ],
@@ -78,6 +83,7 @@ def test_rows_and_digest_are_those_of_the_array(tmp_path):
     order = np.random.default_rng(0).permutation(1100)
     shuffled = rows[order][5:-3]
     np.testing.assert_array_equal(shuffled, array[order][5:-3])
+    assert rows.description() == hashlib.sha256(array).hexdigest()
     assert [len(block) for block in blocks(rows)] == [512, 512, 76]
     assert digest(shuffled) == hashlib.sha256(array[order][5:-3]).hexdigest()
     assert shuffled.description() != rows.description()

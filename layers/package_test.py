@@ -12,7 +12,7 @@ import pytest
 from keras import ops
 
 import layers
-from architecture_test import imports
+from testing.sources import imports
 
 FOLDER = pathlib.Path(layers.__file__).parent
 ROOT = FOLDER.parent

@@ -133,6 +133,10 @@ class Classifier(keras.Model):
         outputs = self.network(images)
         return {name: x for name, x in outputs.items() if name not in others}
 
+    @staticmethod
+    def check_initial_weights(hparams):
+        """Raises UserError if a file of initial weights is missing."""
+
     def load_initial_weights(self):
         """Loads pretrained weights before a new training; by default none."""
 

@@ -4,12 +4,11 @@ from keras import ops
 
 from input_data import keys
 from layers.networks.efficient_capsule import layout
-from models.efficient_capsule import EfficientCapsuleModel
-from models.models_test import SMALL, example_batch
+from models.table import find_model
 from testing import numpy_oracle
-from testing.small_models import small_model
+from testing.small_models import SMALL, example_batch, small_model
 
-HParams = EfficientCapsuleModel.HParams
+HParams = find_model("efficient_capsule").hparams
 RNG = np.random.default_rng(2)
 
 

@@ -4,8 +4,7 @@ from keras import ops
 
 import layers
 from input_data import keys
-from models.models_test import SMALL, example_batch
-from testing.small_models import small_model
+from testing.small_models import SMALL, example_batch, small_model
 
 NAME = "homogeneous_capsule"
 RNG = np.random.default_rng(5)

@@ -15,8 +15,11 @@ from models.optimizer import OPTIMIZERS
 
 # Names of hyper-parameters that differ from those of arguments.
 _ARGUMENTS = {"routing": "num_routing"}
+SIZES = {"at_least": 1, "at_most": 10**5}
 # By the type of an argument.
-_BOUNDS = {bool: {}, str: {}, int: {"at_least": 1}, float: {"above": 0}}
+_BOUNDS = {bool: {}, str: {}, int: SIZES, float: {"above": 0}}
+# Each iteration and each layer adds operations to the graph.
+_LOOPS = ("branches", "convolutions", "depth", "routing")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,6 +109,7 @@ def network_fields(network, bounds):
         if found.kind is found.KEYWORD_ONLY and kind in _BOUNDS:
             spec = {"choices": typing.get_args(found.annotation)}
             spec |= {"defines_network": True, **_BOUNDS[kind]}
+            spec |= {"at_most": 50} if name in _LOOPS else {}
             spec |= bounds.get(name, {})
             fields[name] = field(found.default, texts.get(argument, ""), **spec)
     return fields

@@ -1,11 +1,14 @@
+import math
+
 import pytest
 
 from common.errors import UserError
-from models.baseline import BaselineModel
-from models.capsule import CapsuleModel
+from common.flags import flag_specs
+from config import Config
 from models.hparams import parse_overrides
+from models.table import MODELS, find_model
 
-HParams = CapsuleModel.HParams
+HParams = find_model("capsule").hparams
 
 
 @pytest.mark.parametrize(
@@ -17,6 +20,11 @@ HParams = CapsuleModel.HParams
         ("preset=svnh", "did you mean svhn"),
         ("learning_rate=nan", "learning_rate="),
         ("loss_type=none", "loss_type="),
+        ("learning_rate=1e39", "learning_rate="),
+        ("decay_rate=1e308", "decay_rate="),
+        (f"decay_steps={10**23}", "decay_steps="),
+        ("routing=51", "routing=51 must be at least 1 and at most 50"),
+        ("kernel_size=65", "kernel_size=65"),
     ],
 )
 def test_wrong_strings_are_named(text, name):
@@ -44,8 +52,19 @@ def test_values_are_typed(text, expected):
     )
 
 
+@pytest.mark.parametrize("name", [None, *sorted(MODELS)])
+def test_every_number_has_an_upper_bound(name):
+    settings = find_model(name).hparams if name else Config
+    for spec in flag_specs(settings).values():
+        if spec.kind in (int, float):
+            assert spec.allows(spec.default)
+            assert not spec.allows(10**23 if spec.kind is int else math.inf)
+
+
 def test_the_baseline_ignores_hyper_parameters_of_capsules():
     text = "padding=SAME,remake=false,num_prime_capsules=64"
-    assert parse_overrides(BaselineModel.HParams, text) == {"padding": "SAME"}
+    assert parse_overrides(find_model("baseline").hparams, text) == {
+        "padding": "SAME"
+    }
     with pytest.raises(UserError, match="class_atoms"):
-        parse_overrides(BaselineModel.HParams, "class_atoms=3")
+        parse_overrides(find_model("baseline").hparams, "class_atoms=3")

@@ -3,10 +3,9 @@ import pytest
 from keras import ops
 
 from input_data import keys
-from models.models_test import example_batch
 from models.optimizer import compile_model
 from testing import em_oracle, numpy_oracle
-from testing.small_models import small_model
+from testing.small_models import example_batch, small_model
 
 SMALLEST = keys.ImageShape(17, 17, 1, 2)
 

@@ -1,3 +1,5 @@
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -5,20 +7,28 @@ from keras import ops
 
 import layers
 from common.errors import UserError
+from common.flags import flag_specs
 from input_data import keys
 from input_data.keys import ImageShape
 from models.optimizer import compile_model
-from models.registry import MODELS, build_model, model_class
+from models.table import MODELS, find_model
 from testing import numpy_oracle
-from testing.small_models import small_model, small_shape
+from testing.small_models import (
+    SMALL,
+    build_model,
+    example_batch,
+    shallow_backbone,
+    small_hparams,
+    small_model,
+    small_shape,
+)
 
 MNIST = ImageShape(28, 28, 1, 10)
 PHOTO = ImageShape(96, 96, 3, 10)
-SMALL = ImageShape(18, 20, 2, 3)
 # Those of the reference, with its losses.
 REFERENCE_MODELS = ["baseline", "capsule"]
 
-SMALL_MATRICES = model_class("matrix_capsule").HParams.PRESETS["small"]
+SMALL_MATRICES = find_model("matrix_capsule").hparams.PRESETS["small"]
 
 # Every model needs an entry.
 WEIGHT_COUNTS = {
@@ -66,29 +76,20 @@ WEIGHT_COUNTS = {
 }
 
 
-def example_batch(shape, num_targets, size=4):
-    generator = np.random.default_rng(5)
-    labels = np.arange(size * num_targets) % shape.num_classes
-    labels = labels.reshape(size, num_targets).astype("int32")
-    one_hot = np.eye(shape.num_classes, dtype="float32")[labels]
-    dimensions = (size, shape.height, shape.width, shape.depth)
-    x = {keys.IMAGES: generator.uniform(size=dimensions).astype("float32")}
-    y = {keys.LABELS: one_hot.sum(axis=1)}
-    for target in range(num_targets):
-        x[keys.LABEL_BY_TARGET[target]] = labels[:, target]
-        pixels = generator.uniform(size=dimensions).astype("float32")
-        y[keys.RECONS_BY_TARGET[target]] = pixels
-    return x, y
+@pytest.fixture
+def shallow(monkeypatch):
+    monkeypatch.setattr("keras.applications.MobileNetV3Small", shallow_backbone)
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_weight_counts(name):
     assert WEIGHT_COUNTS[name], f"no weight count for {name}"
     for shape, values, count in WEIGHT_COUNTS[name]:
-        model = build_model(name, shape, 1, model_class(name).HParams(**values))
+        model = build_model(name, shape, 1, find_model(name).hparams(**values))
         assert model.count_params() == count
 
 
+@pytest.mark.usefixtures("shallow")
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_the_seed_fixes_the_initial_weights(name):
     first, again, other = (
@@ -117,7 +118,7 @@ def test_names_do_not_depend_on_networks_built_before():
     ],
 )
 def test_initial_weights_follow_the_reference(name, stddevs):
-    model = build_model(name, MNIST, 1, model_class(name).HParams())
+    model = build_model(name, MNIST, 1, find_model(name).hparams())
     weights = model.get_weights()
     for kernel, stddev in zip(weights[::2], stddevs, strict=True):
         assert np.abs(kernel).max() <= 2 * stddev
@@ -208,6 +209,7 @@ def test_the_smallest_image(name, hparams, smallest):
             small_model(name, too_small, **hparams)
 
 
+@pytest.mark.usefixtures("shallow")
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_mixed_bfloat16_keeps_logits_and_weights_in_float32(name):
     keras.config.set_dtype_policy("mixed_bfloat16")
@@ -260,9 +262,105 @@ def test_couplings_are_by_position_and_sum_to_1(name, couplings):
     np.testing.assert_allclose(sums, 1, rtol=1e-5)
 
 
+def test_leaky_routing_starts_with_a_share_for_no_class():
+    x, _ = example_batch(SMALL, 1)
+    routing = small_model("capsule", leaky=True).routing_of(x[keys.IMAGES])
+    assert routing.leaky
+    couplings = ops.convert_to_numpy(routing.couplings)
+    np.testing.assert_allclose(couplings[0], 1 / (SMALL.num_classes + 1), 1e-6)
+    assert couplings.sum(axis=-1).max() < 1
+
+
+# Of `BaseHParams`; the first value of each pair is usual in this test.
+TRAINING = {
+    "decay_rate": (0.5, 0.4),
+    "decay_steps": (1, 2),
+    "ema": (0.0, 0.9),
+    "learning_rate": (0.001, 0.002),
+    "optimizer": ("adam", "muon"),
+    "schedule": ("exponential", "cosine"),
+}
+
+
+@functools.cache
+def state_after_training(**changed):
+    """Weights and the optimizer's state after three steps."""
+    usual = {name: first for name, (first, _) in TRAINING.items()}
+    model = small_model("pooling", **usual | changed)
+    compile_model(model, max_steps=4)
+    model.run_eagerly = True
+    for _ in range(3):
+        model.train_on_batch(*example_batch(SMALL, 1))
+    variables = [*model.weights, *model.optimizer.variables]
+    return np.concatenate([np.ravel(v) for v in variables])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [(name, other) for name, (_, other) in TRAINING.items()]
+    + [("schedule", "linear")],
+)
+def test_hyper_parameters_of_every_model_change_the_training(name, value):
+    usual, found = state_after_training(), state_after_training(**{name: value})
+    assert usual.shape != found.shape or not np.allclose(usual, found, 1e-6)
+    assert (
+        name != "schedule"
+        or (
+            state_after_training(schedule="cosine")
+            != state_after_training(schedule="linear")
+        ).any()
+    )
+
+
+# They name files and stored features, see photo_capsule_test.py.
+OF_STORED = ["backbone_weights", "views"]
+
+
+def other_values(name):
+    """Yields (hyper-parameter, value): every choice, or another number."""
+    hparams = small_hparams(name)
+    for field, spec in flag_specs(hparams).items():
+        value = getattr(hparams, field)
+        others = {
+            bool: [not value],
+            int: [2 * value] if spec.kind is int else [],
+            float: [0.5 * value + 0.05] if spec.kind is float else [],
+            str: [c for c in spec.choices if c != value],
+        }[spec.kind]
+        if field not in (*TRAINING, *OF_STORED, "verbose"):
+            yield from ((field, other) for other in others)
+
+
+@functools.cache
+def loss_of(name, **values):
+    """The loss of a network of the seed, in the middle of a training."""
+    model, shape = small_model(name, **values), small_shape(name)
+    x, y = example_batch(shape, 1)
+    x[keys.STEP] = np.full(4, 10_000)
+    return float(model.compute_loss(x, y, model(x)))
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "value"),
+    [(name, *pair) for name in sorted(MODELS) for pair in other_values(name)],
+)
+@pytest.mark.usefixtures("shallow")
+def test_other_hyper_parameters_change_the_network_or_the_loss(
+    name, field, value
+):
+    usual = {"remake": True} if field.startswith("remake_") else {}
+    first = small_hparams(name, **usual)
+    second = small_hparams(name, **usual, **{field: value})
+    # networks_test.py shows the effects of the network's arguments.
+    assert first.options() != second.options() or loss_of(
+        name, **usual
+    ) != pytest.approx(loss_of(name, **usual, **{field: value}), rel=1e-6)
+
+
 def test_self_routing_starts_with_equal_classes_and_all_weights_decay():
     model = small_model("self_routing", MNIST, weight_decay=0.1)
     compile_model(model, max_steps=4)
+    model.run_eagerly = True
     x, y = example_batch(MNIST, 1)
     outputs = model(x)
     squares = sum(

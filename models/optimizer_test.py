@@ -7,17 +7,16 @@ import tensorflow as tf
 from keras import ops
 
 from input_data import keys
-from models.capsule import CapsuleModel
-from models.models_test import example_batch
 from models.optimizer import (
     OPTIMIZERS,
     compile_model,
     orthogonalize,
 )
-from models.registry import build_model
+from models.table import find_model
 from testing import untrained
+from testing.small_models import build_model, example_batch
 
-HParams = CapsuleModel.HParams
+HParams = find_model("capsule").hparams
 make_schedule = CapsuleModel.make_schedule
 
 

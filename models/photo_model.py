@@ -33,6 +33,12 @@ class PhotoModel(Classifier):
         size = height, width, depth
         return self.row.decoder(*size, scale=scale, name="recons")
 
+    @staticmethod
+    def check_initial_weights(hparams):
+        if hparams.backbone_weights not in ("imagenet", "none"):
+            with reading(hparams.backbone_weights):
+                open(hparams.backbone_weights).close()
+
     def load_initial_weights(self):
         source = self.hparams.backbone_weights
         if source != "none":

@@ -15,12 +15,16 @@ from config import Config
 from input_data import keys
 from models.classifier import Classifier
 from models.hparams import BaseHParams, size
-from models.models_test import example_batch
 from models.optimizer import compile_model
-from models.registry import build_model, model_class
+from models.table import find_model
 from testing.events import scalars
 from testing.saved_arrays import assert_same_state
-from testing.small_models import small_hparams, small_model
+from testing.small_models import (
+    build_model,
+    example_batch,
+    small_hparams,
+    small_model,
+)
 from testing.untrained import DIGITS
 from training.formats import open_checkpoint
 
@@ -129,11 +133,11 @@ def test_networks_that_exceed_the_memory_are_not_built(monkeypatch):
 )
 def test_unusable_names(name):
     with pytest.raises(UserError, match=name.rpartition(":")[2]):
-        model_class(name)
+        find_model(name)
 
 
 def test_a_module_that_the_users_own_imports_is_missing(tmp_path, monkeypatch):
     (tmp_path / "own_model.py").write_text("import no_such_module")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ModuleNotFoundError, match="no_such_module"):
-        model_class("own_model:Model")
+        find_model("own_model:Model")

@@ -13,7 +13,12 @@ from common.flags import field, import_named, is_external, require_known
 from layers import networks
 from layers.losses import CLASSIFICATION_LOSSES
 from models.classifier import Classifier
-from models.hparams import DECODER_FIELDS, hparams_class, network_fields
+from models.hparams import (
+    DECODER_FIELDS,
+    SIZES,
+    hparams_class,
+    network_fields,
+)
 from models.inverted_attention_model import InvertedAttentionModel
 from models.photo_model import PhotoModel
 
@@ -201,6 +206,7 @@ MODELS = {
         by_loss_type,
         REFERENCE_LOSSES,
         decoder=layers.Reconstruction,
+        bounds={"kernel_size": {"at_most": 64}},
         # The paper's section 7: the smaller network for SVHN.
         presets={
             "svhn": {
@@ -331,8 +337,8 @@ MODELS = {
             "remake_scale": field(
                 1,
                 "rows and columns that a decoded pixel fills",
-                at_least=1,
                 defines_network=True,
+                **SIZES,
             ),
             "train_backbone": field(
                 False,
@@ -341,8 +347,8 @@ MODELS = {
             "views": field(
                 1,
                 "random variants of each image to store features of",
-                at_least=1,
                 defines_network=True,
+                **SIZES,
             ),
         },
         defaults={"remake": False},

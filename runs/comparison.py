@@ -64,14 +64,18 @@ def compare(settings, config, lines=()):
     trainings = _trainings(settings.models, config, lines)
     path = make_folder(settings.output_dir) / "comparison.json"
     content = _read(path, settings, trainings)
+    seeds = range(config.seed, config.seed + settings.seeds)
+    done = [content["models"].get(n, {}).get("runs", {}) for n in trainings]
+    left = sum(str(seed) not in runs for runs in done for seed in seeds)
+    left = runner.countdown(left)
     # Seed by seed, so that all models soon have a first result.
-    for seed in range(config.seed, config.seed + settings.seeds):
+    for seed in seeds:
         for name, training in trainings.items():
             new = {"flags": _text(training), "steps": settings.steps}
             model = content["models"].setdefault(name, {**new, "runs": {}})
             if str(seed) in model["runs"]:
                 continue
-            print(f"{name}, seed {seed}:", flush=True)
+            print(f"{name}, seed {seed} ({next(left)}):", flush=True)
             seconds = 60 * (settings.minutes or 0)
             if model["steps"] is None:
                 rate = runner.measure_speed(training, _MEASURED_STEPS)

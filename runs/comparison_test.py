@@ -3,11 +3,11 @@ import re
 
 import pytest
 from matplotlib.axes import Axes
-from models.registry import MODELS
 
 import experiment
 from common.errors import UserError
 from config import Config
+from models.table import MODELS
 from runs import pages, runner
 from runs.comparison import Settings, _trainings, compare
 from testing import commands
@@ -100,7 +100,10 @@ def test_runs_are_kept_and_other_settings_refused(tmp_path, trained, capsys):
         for seed in (0, 1)
         for label in ("", "-wide")
     ]
-    assert "| baseline-wide |" in capsys.readouterr().out
+    output = capsys.readouterr().out
+    assert "baseline, seed 0 (2 runs left):" in output
+    assert re.search(r"wide, seed 1 \(1 run left, about \d+ min\)", output)
+    assert "| baseline-wide |" in output
     head, _, row = (tmp_path / "comparison.csv").read_text().splitlines()
     assert head.startswith("model,weights,without decoder,")
     assert head.endswith("error %,deviation,seeds")
@@ -145,7 +148,9 @@ def test_pairs_of_models():
         "b": model(s0=[20, 30]),
         "c": model(s1=[7, 5]),
         "d": model(s0=[30], s1=[7, 8, 0], s2=[9]),
+        "e": model(s0=[30]),
     }
+    models["e"]["runs"]["s0"]["examples"] = 100  # not the same images
     _, _, *rows = pages.paired_table(models).splitlines()
     cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows]
     # McNemar: 2 * (1 + 20) / 2**20 of 19 images and 1.
@@ -194,6 +199,17 @@ def test_sixteen_models_differ_in_print_and_color():
     assert pages.table_files("a", ["b"], [["c\\d"]])["a.tex"].count(
         r"c\textbackslash{}d"
     )
+
+
+def test_times_are_in_minutes():
+    pictures = pages.comparison_pictures({"capsule": MODEL}, "", "test")
+    (line,) = pictures["error_by_time.png"].figure.axes[0].lines
+    assert line.get_xdata() == pytest.approx([1.5 / 60, 3 / 60])
+
+
+def test_names_do_not_break_a_markdown_table():
+    table = pages.markdown(["model"], [["a|b"], ["c\nd\x1b"]])
+    assert table.splitlines()[2:] == [r"| a\|b |", r"| c\nd\x1b |"]
 
 
 def test_bars_are_a_deviation_above_and_below(monkeypatch):

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, FixedLocator
 from scipy.stats import binomtest
 
+from common.errors import printable
 from common.files import write_file, write_files
 from runs.reproduction import EPOCH, EXPERIMENTS, read
 from runs.runner import ROOT
@@ -26,6 +27,7 @@ _COLUMNS = (*_SHORT_COLUMNS, "seeds", "steps", "minutes", "machine")
 _LATEX = {ord(character): rf"\{character}" for character in "&%$#_{}"}
 _LATEX[ord("\\")] = r"\textbackslash{}"
 _LATEX |= {ord("`"): "", ord("^"): r"\^{}", ord("~"): r"\~{}"}
+_LATEX[ord("±")] = r"$\pm$"
 
 
 def markdown(head, rows, padded=False):
@@ -34,7 +36,10 @@ def markdown(head, rows, padded=False):
     Missing cells at the end of a row are empty. If `padded`, all cells of a
     column have the same width.
     """
-    lines = [[_text(value) for value in row] for row in (head, *rows)]
+    lines = [
+        [_text(value).replace("|", r"\|") for value in row]
+        for row in (head, *rows)
+    ]
     lines = [line + [""] * (len(head) - len(line)) for line in lines]
     widths = [0] * len(head)
     rule = ["---"] * len(head)
@@ -53,6 +58,11 @@ def table_files(name, head, rows):
     # Spreadsheets take what begins with + for a formula.
     names = ["deviation" if name == "+-" else name for name in head]
     csv.writer(buffer, lineterminator="\n").writerows([names, *rows])
+    return {f"{name}.csv": buffer.getvalue(), f"{name}.tex": latex(head, rows)}
+
+
+def latex(head, rows, caption=""):
+    """A table in LaTeX; with a `caption`, it floats."""
     lines = [
         " & ".join(_text(value).translate(_LATEX) for value in row) + r" \\"
         for row in (head, *rows)
@@ -60,7 +70,11 @@ def table_files(name, head, rows):
     columns = "l" + "r" * (len(head) - 1)
     lines[0] = rf"\begin{{tabular}}{{{columns}}} {lines[0]} \hline"
     table = "\n".join([*lines, r"\end{tabular}", ""])
-    return {f"{name}.csv": buffer.getvalue(), f"{name}.tex": table}
+    if caption:
+        table = f"{caption.translate(_LATEX)}}}\n{table}\\end{{table}}\n"
+        look = r"\centering\footnotesize\tabcolsep=2pt"
+        table = rf"\begin{{table}}{look} \caption{{{table}"
+    return table
 
 
 def _text(value):
@@ -68,7 +82,7 @@ def _text(value):
         return "-"
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.2f}"
-    return f"{value:,}" if isinstance(value, int) else value
+    return f"{value:,}" if isinstance(value, int) else printable(value)
 
 
 def replace_between(text, name, content):
@@ -167,7 +181,7 @@ def paired_table(models):
             [f"{seeds[n]}/{i}" if seeds[1:] else i for n, i in sorted(pairs)]
             for pairs in only
         ]
-        rows.append([one, other, *map(_listed, images), p])
+        rows.append([one, other, *map(_listed, images), f"{p:.2g}"])
     head = ["A", "B", "only A wrong", "only B wrong", "McNemar's p"]
     return markdown(head, rows, padded=True) if rows else ""
 
@@ -176,7 +190,7 @@ def compare_wrong(trials):
     """Compares A and B by pairs of lists: the indices of their wrong images.
 
     Returns two sets of (trial, index), of the images that only A and only B
-    gets wrong, and McNemar's exact p as text.
+    gets wrong, and McNemar's exact p.
     """
     a, b = (
         {(n, i) for n, pair in enumerate(trials) for i in pair[which]}
@@ -184,7 +198,7 @@ def compare_wrong(trials):
     )
     total = len(a ^ b)
     p = binomtest(len(a - b), total).pvalue if total else 1.0
-    return a - b, b - a, f"{p:.2g}"
+    return a - b, b - a, p
 
 
 def mean_and_deviation(values):

@@ -89,22 +89,29 @@ def reproduce(names, settings):
         require_known("experiment", name, ["all", *EXPERIMENTS])
     if not (settings.data_dir and settings.work_dir):
         raise UserError("--data_dir and --work_dir are required")
+    paths = []
     for name in EXPERIMENTS if "all" in names else names:
         data = pathlib.Path(settings.data_dir, EXPERIMENTS[name].dataset)
         if "all" in names and not data.is_dir():
             print(f"{name}: skipped, {data} does not exist")
         else:
-            _reproduce(EXPERIMENTS[name], settings)
+            paths += [
+                pathlib.Path(settings.output_dir, name, f"{seed}.json")
+                for seed in settings.seeds.split(",")
+            ]
+    left = runner.countdown(sum(not path.exists() for path in paths))
+    for name in dict.fromkeys(path.parent.name for path in paths):
+        _reproduce(EXPERIMENTS[name], settings, left)
 
 
-def _reproduce(experiment, settings):
+def _reproduce(experiment, settings, left):
     folder = make_folder(pathlib.Path(settings.output_dir, experiment.name))
     for seed in map(int, settings.seeds.split(",")):
         path = folder / f"{seed}.json"
         if path.exists():
             print(f"{path} exists; another --output_dir repeats the run")
         else:
-            print(f"{experiment.name}, seed {seed}:", flush=True)
+            print(f"{experiment.name}, seed {seed} ({next(left)}):", flush=True)
             runner.write_json(path, _run(experiment, seed, settings))
     path, members = folder / "ensemble.json", experiment.members
     is_complete = all((folder / f"{n}.json").exists() for n in range(members))

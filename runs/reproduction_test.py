@@ -2,9 +2,9 @@ import dataclasses
 import json
 
 import pytest
-from models.registry import model_class
 
 from models.hparams import parse_overrides
+from models.table import find_model
 from runs import flags_page, pages, reproduction, runner
 from runs.pages import replace_between
 from runs.reproduction import EXPERIMENTS, Settings, reproduce, training_config
@@ -21,7 +21,7 @@ def test_every_experiment_is_a_training(name):
     large = training_config(experiment, 3, Settings(batch_size=1024))
     images = config.max_steps * config.batch_size
     assert 0 <= large.max_steps * 1024 - images < 1024
-    hparams = model_class(config.model or "capsule").HParams
+    hparams = find_model(config.model or "capsule").hparams
     values, scaled = (
         hparams(**parse_overrides(hparams, c.hparams_override))
         for c in (config, large)
@@ -55,7 +55,9 @@ def test_results_are_written_once(tmp_path, monkeypatch, capsys):
     )
     for is_done in (False, True):
         reproduce(["shared-capsule"], settings)
-        assert ("0.json exists" in capsys.readouterr().out) == is_done
+        output = capsys.readouterr().out
+        assert ("0.json exists" in output) == is_done
+        assert ("seed 0 (2 runs left):" in output) == (not is_done)
     runs, ensemble = reproduction.read(settings.output_dir, experiment)
     assert [run["seed"] for run in runs] == [0, 1]
     assert len(configs) == 5  # pairs, two checkpoints of each; the ensemble

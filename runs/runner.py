@@ -3,12 +3,14 @@
 import ctypes
 import dataclasses
 import json
+import math
 import pathlib
 import re
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 from common import flags
 from common.errors import Interrupted, UserError, handling_signals, reading
@@ -99,6 +101,20 @@ def measure_speed(config, steps):
         run(dataclasses.replace(config, **short), temporary=True)
         speed = read_json(pathlib.Path(folder, "run.json"))["images_per_second"]
     return speed / config.batch_size
+
+
+def remaining(unit, count, minutes):
+    """How many units are left and, if known, about how long, as text."""
+    text = f"{count:,} {unit}{'s' * (count > 1)} left"
+    return f"{text}, about {math.ceil(minutes):,} min" if minutes else text
+
+
+def countdown(count):
+    """Yields for each of `count` runs how many are left, and about how long."""
+    start = time.monotonic()
+    for done in range(count):
+        each = (time.monotonic() - start) / 60 / max(done, 1)
+        yield remaining("run", count - done, done and each * (count - done))
 
 
 def read_json(path):

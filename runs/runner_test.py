@@ -64,6 +64,15 @@ def test_a_run_is_what_the_commands_leave(tmp_path, capfd):
     assert (tmp_path / "x").read_text() == '{\n "a": [ 1, 20 ],\n "b": []\n}\n'
 
 
+def test_the_time_of_the_runs_that_are_left(monkeypatch):
+    times = iter([0, 50, 100, 210])
+    monkeypatch.setattr(runner.time, "monotonic", lambda: next(times))
+    first, *others = runner.countdown(3)
+    assert first == "3 runs left"
+    # One took 100 seconds, two took 210.
+    assert others == ["2 runs left, about 4 min", "1 run left, about 2 min"]
+
+
 def test_a_command_that_fails_is_an_error(tmp_path):
     with pytest.raises(UserError, match="3"):
         runner.run(Config(model="baseline", summary_dir=str(tmp_path)))

@@ -1,8 +1,12 @@
 """Runs commands as processes."""
 
+import contextlib
+import os
 import pathlib
 import subprocess
 import sys
+
+import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
 
@@ -37,3 +41,18 @@ def output_of(*arguments, **keywords):
     code, output, errors = run(*arguments, **keywords)
     assert code == 0, errors
     return output
+
+
+@contextlib.contextmanager
+def full_disk(monkeypatch):
+    """Nothing can be written to standard output and standard error."""
+    if not os.path.exists("/dev/full"):
+        pytest.skip("the system has no /dev/full")
+    with (
+        open("/dev/full", "w") as output,
+        open("/dev/full", "w") as errors,
+        monkeypatch.context() as patch,
+    ):
+        patch.setattr(sys, "stdout", output)
+        patch.setattr(sys, "stderr", errors)
+        yield

@@ -7,6 +7,10 @@ perturb each entry of an argument in one call.
 
 import numpy as np
 
+# Down and right: the eight neighbors of a pixel, counterclockwise.
+DIRECTIONS = [(0, 1), (-1, 1), (-1, 0), (-1, -1)]
+DIRECTIONS += [(-down, -right) for down, right in DIRECTIONS]
+
 
 def squash(s, constant=1, epsilon=0):
     """[P, A]: s / n * n^2 / (constant + n^2), where n^2 = |s|^2 + epsilon."""

@@ -1,12 +1,15 @@
 """Sizes of each model for training steps that take milliseconds."""
 
 import keras
+import numpy as np
 from keras.applications import mobilenet_v3
 
+from input_data import keys
 from input_data.keys import ImageShape
 from models.architecture import Architecture
 from models.table import find_model
 
+SMALL = ImageShape(18, 20, 2, 3)  # not square
 _MATRIX_CAPSULES = {
     "conv_channels": 4,
     "primary_types": 2,
@@ -67,10 +70,8 @@ shallow_backbone.__module__ = mobilenet_v3.__name__  # has preprocess_input
 
 
 def small_shape(name):
-    """The `ImageShape` of small images, which are not square."""
-    if name == "photo_capsule":
-        return ImageShape(32, 36, 3, 3)
-    return ImageShape(18, 20, 2, 3)
+    """The `ImageShape` of small images for a model."""
+    return ImageShape(32, 36, 3, 3) if name == "photo_capsule" else SMALL
 
 
 def small_hparams(name, **values):
@@ -78,14 +79,36 @@ def small_hparams(name, **values):
     return find_model(name).hparams(**{**SIZES[name], **values})
 
 
+def build_model(name, shape, num_targets, hparams, seed=0, **options):
+    """The network that `Architecture.build` makes."""
+    arguments = name, shape, num_targets, hparams
+    return Architecture(*arguments).build(seed, **options)
+
+
 def small_model(name, shape=None, num_targets=1, seed=0, **values):
     """A small network of a model, by default for images of `small_shape`."""
     hparams = small_hparams(name, **values)
     shape = shape or small_shape(name)
-    return Architecture(name, shape, num_targets, hparams).build(seed)
+    return build_model(name, shape, num_targets, hparams, seed)
 
 
 def overrides(name, **values):
     """`small_hparams` as a string for --hparams_override."""
     pairs = {**SIZES[name], **values}.items()
     return ",".join(f"{key}={str(value).lower()}" for key, value in pairs)
+
+
+def example_batch(shape, num_targets, size=4):
+    """Random images, with labels and targets: the arguments of a step."""
+    generator = np.random.default_rng(5)
+    labels = np.arange(size * num_targets) % shape.num_classes
+    labels = labels.reshape(size, num_targets).astype("int32")
+    one_hot = np.eye(shape.num_classes, dtype="float32")[labels]
+    dimensions = (size, shape.height, shape.width, shape.depth)
+    x = {keys.IMAGES: generator.uniform(size=dimensions).astype("float32")}
+    y = {keys.LABELS: one_hot.sum(axis=1)}
+    for target in range(num_targets):
+        x[keys.LABEL_BY_TARGET[target]] = labels[:, target]
+        pixels = generator.uniform(size=dimensions).astype("float32")
+        y[keys.RECONS_BY_TARGET[target]] = pixels
+    return x, y

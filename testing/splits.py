@@ -1,7 +1,10 @@
-"""Loads one split of a data set, for tests."""
+"""Splits of data sets and their batches, for tests."""
+
+import numpy as np
 
 from config import Config
 from input_data import registry
+from input_data.images import LabeledImages
 
 
 def load(name, split, data_dir=None, **settings):
@@ -9,3 +12,17 @@ def load(name, split, data_dir=None, **settings):
     settings["data_dir"] = data_dir and str(data_dir)
     config = Config(dataset=name, validate=split.is_held_out, **settings)
     return registry.load(config, split.is_training)
+
+
+def batches(pipeline, batch_size, start, stop, seed=0):
+    """The training batches of some steps, as arrays."""
+    dataset = pipeline.training_batches(batch_size, seed, start, stop)
+    return list(dataset.as_numpy_iterator())
+
+
+def single_pixels(size=9, copies=30):
+    """Images that are black but for the middle pixel, which tells the class."""
+    labels = np.repeat(np.arange(10), copies)
+    images = np.zeros((len(labels), size, size, 1), "uint8")
+    images[:, size // 2, size // 2, 0] = 25 * (labels + 1)
+    return LabeledImages(images, labels, 10)

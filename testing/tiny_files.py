@@ -9,6 +9,7 @@ import numpy as np
 import scipy.io
 import tensorflow as tf
 import tensorflow_datasets as tfds
+from PIL import Image
 
 NUM_TRAIN = 15
 NUM_TEST = 7
@@ -26,6 +27,19 @@ def _flip(path):
     path.write_bytes(content)
 
 
+def _blacken(path):
+    """Other pixels, in an image file of the same size and time."""
+    before = path.stat()
+    with Image.open(path) as image:
+        Image.new(image.mode, image.size).save(path)
+    os.truncate(path, before.st_size)  # zeros at the end
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (path.stat().st_size, path.stat().st_mtime_ns) == (
+        before.st_size,
+        before.st_mtime_ns,
+    )
+
+
 # What may happen to a file.
 DAMAGE = {
     "vanish": lambda path: path.unlink(),
@@ -33,6 +47,7 @@ DAMAGE = {
     "clear": lambda path: path.write_bytes(b""),
     "text": lambda path: path.write_bytes(b"no data\n" * 40),
     "flip": _flip,
+    "blacken": _blacken,
     "write": lambda path: np.save(path, np.load(path) + np.uint8(1)),
 }
 

@@ -176,7 +176,7 @@ def read_checkpoint(path, model=None):
     if not _NAME.fullmatch(path.name):
         found = find_all(path / "train") or find_all(path) or [(0, path)]
         _, path = found[-1]
-    if not (path / JSON_FILE).exists():
+    if not all((path / f).is_file() for f in (JSON_FILE, WEIGHTS_FILE)):
         raise DamagedError(f"{path} does not exist or is not a checkpoint")
     try:
         values = json.loads((path / JSON_FILE).read_text())

@@ -6,9 +6,9 @@ import pytest
 from common.errors import UserError
 from config import Config
 from input_data.keys import Spec
-from models.models_test import example_batch
 from models.optimizer import compile_model
 from testing import untrained
+from testing.small_models import example_batch
 from testing.tiny_files import DAMAGE
 from training import checkpoint
 from training.checkpoint import JSON_FILE, WEIGHTS_FILE

@@ -1,4 +1,4 @@
-"""Devices, processes and backends, by commands.
+"""Devices, processes and backends, in processes of their own.
 
 Backends that are not installed are left out.
 """
@@ -8,9 +8,11 @@ import functools
 import importlib.util
 import os
 import re
+import shlex
 import signal
 import socket
 import time
+import typing
 
 import numpy as np
 import pytest
@@ -32,6 +34,17 @@ SMALL = {
 FLAGS = [f"--{name}={value}" for name, value in SMALL.items()]
 
 
+# Runs experiments with the flags of each argument.
+SEVERAL = """
+import shlex, sys
+import experiment
+from common import flags
+from config import Config
+for line in sys.argv[1:]:
+    experiment.run(flags.parse(Config, shlex.split(line)))
+"""
+
+
 def start(backend, *command):
     on_cpus = {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
     environment = {**os.environ, "KERAS_BACKEND": backend, **on_cpus}
@@ -48,8 +61,11 @@ def output_of(*processes):
     return first
 
 
-def run(backend, *flags):
-    return output_of(start(backend, "experiment.py", *flags))
+def run(backend, *experiments):
+    """Runs lists of flags one after the other, in one process."""
+    return output_of(
+        start(backend, "-c", SEVERAL, *map(shlex.join, experiments))
+    )
 
 
 def losses(summary_dir):
@@ -68,20 +84,37 @@ def evaluation(summary_dir, step=20):
     return ["--train=false", "--eval_size=357", f"--checkpoint={path}"]
 
 
-def train_and_evaluate(backend, summary_dir, *flags):
-    folder = f"--summary_dir={summary_dir}"
-    run(backend, folder, *flags, *FLAGS, "--max_steps=20")
-    output = run(backend, *evaluation(summary_dir), *flags)
-    return losses(summary_dir), wrong(output)
+class Results(typing.NamedTuple):
+    losses: list
+    wrong: int
+    decayed_losses: list  # of a network with weight decay, on TensorFlow
 
 
 @pytest.fixture(scope="module")
-def one_device(tmp_path_factory):
-    """Function from a backend to its results on one device."""
+def results_on(tmp_path_factory):
+    """Function from a backend and a number of devices to `Results`."""
 
     @functools.cache
-    def results(backend):
-        return train_and_evaluate(backend, tmp_path_factory.mktemp(backend))
+    def results(backend, count):
+        folder = tmp_path_factory.mktemp(backend)
+        devices = [] if count == 1 else ["--device=cpu", f"--num_gpus={count}"]
+        model = overrides("matrix_capsule", weight_decay=0.1)
+        first, *others = FLAGS
+        decaying = "--model=matrix_capsule", f"--hparams_override={model}"
+        trainings = {
+            "first": [first, *others, "--max_steps=20"],
+            "decayed": [*decaying, *others, "--max_steps=3"],
+        }
+        if backend != "tensorflow":
+            del trainings["decayed"]
+        experiments = [
+            [f"--summary_dir={folder / name}", *devices, *flags]
+            for name, flags in trainings.items()
+        ]
+        experiments.append([*evaluation(folder / "first"), *devices])
+        output = run(backend, *experiments)
+        decayed = losses(folder / "decayed") if "decayed" in trainings else []
+        return Results(losses(folder / "first"), wrong(output), decayed)
 
     return results
 
@@ -96,23 +129,18 @@ def assert_same_losses(found, expected):
 @pytest.mark.parametrize(
     "backend", ["tensorflow", pytest.param("jax", marks=needs_jax)]
 )
-def test_two_devices_equal_one(tmp_path, one_device, backend):
-    one, wrong_of_one = one_device(backend)
-    two, wrong_of_two = train_and_evaluate(
-        backend, tmp_path, "--device=cpu", "--num_gpus=2"
-    )
-    assert_same_losses(two, one)
-    assert wrong_of_two == wrong_of_one
+def test_two_devices_equal_one(results_on, backend):
+    one, two = (results_on(backend, count) for count in (1, 2))
+    assert_same_losses(two.losses, one.losses)
+    assert two.wrong == one.wrong
 
 
 @pytest.mark.slow
-def test_weight_decay_on_two_devices(tmp_path):
-    model = overrides("matrix_capsule", weight_decay=0.1)
-    flags = "--model=matrix_capsule", f"--hparams_override={model}", *FLAGS[1:]
-    for number in (1, 2):
-        where = f"--num_gpus={number}", f"--summary_dir={tmp_path}/{number}"
-        run("tensorflow", "--device=cpu", *where, *flags, "--max_steps=3")
-    one, two = losses(tmp_path / "1"), losses(tmp_path / "2")
+def test_weight_decay_on_two_devices(results_on):
+    one, two = (
+        results_on("tensorflow", count).decayed_losses for count in (1, 2)
+    )
+    assert len(one) == 3
     np.testing.assert_allclose(one, two, rtol=1e-4)
 
 
@@ -127,56 +155,62 @@ def start_two(*flags):
 
 @pytest.mark.slow
 @needs_jax
-def test_two_processes_equal_one(tmp_path, one_device):
-    one, wrong_of_one = one_device("jax")
+def test_two_processes_equal_one(tmp_path, results_on):
+    one = results_on("jax", 1)
     flags = [f"--summary_dir={tmp_path}", *FLAGS]
     output_of(*start_two(*flags, "--max_steps=10"))
     output = output_of(*start_two(*flags, "--max_steps=20"))
     assert "Resuming from" in output
-    assert_same_losses(losses(tmp_path), one)
+    assert_same_losses(losses(tmp_path), one.losses)
     evaluated = output_of(*start_two(*evaluation(tmp_path)))
-    assert wrong(evaluated) == wrong_of_one
+    assert wrong(evaluated) == one.wrong
 
 
 @contextlib.contextmanager
 def training_for_long(summary_dir):
-    """Two processes that have saved, and their flags."""
-    flags = [f"--summary_dir={summary_dir}", *FLAGS, "--save_step=2"]
-    processes = start_two(*flags, "--max_steps=100000")
+    """Two processes that have saved two checkpoints."""
+    processes = start_two(
+        *(f"--summary_dir={summary_dir}", *FLAGS, "--save_step=2"),
+        "--max_steps=100000",
+    )
+    before = latest_step(summary_dir)
     deadline = time.monotonic() + 400
     try:
-        while not (summary_dir / "train" / "model.ckpt-4").exists():
+        while latest_step(summary_dir) < before + 4:
             assert all(process.poll() is None for process in processes)
             assert time.monotonic() < deadline
             time.sleep(0.1)
-        yield processes, flags
+        yield processes
     finally:
         for process in processes:
             with process:
                 process.kill()
 
 
-@pytest.mark.slow
-@needs_jax
-@pytest.mark.parametrize("killed", [0, 1])
-def test_a_killed_process_ends_the_other(tmp_path, killed):
-    with training_for_long(tmp_path) as (processes, flags):
-        processes[killed].kill()
-        commands.finish(processes[1 - killed])
-        assert processes[1 - killed].returncode != 0
-    step, path = checkpoint.find_all(tmp_path / "train")[-1]
-    output = output_of(*start_two(*flags, f"--max_steps={step + 2}"))
-    assert f"Resuming from {path}" in output
+def latest_step(summary_dir):
+    """The newest checkpoint's step, 0 if there is none."""
+    found = checkpoint.find_all(summary_dir / "train")
+    return found[-1][0] if found else 0
 
 
 @pytest.mark.slow
 @needs_jax
-def test_a_signal_to_one_process_stops_both(tmp_path):
-    with training_for_long(tmp_path) as (processes, _):
+def test_processes_end_together_and_resume(tmp_path):
+    for killed in (0, 1):
+        with training_for_long(tmp_path) as processes:
+            processes[killed].kill()
+            commands.finish(processes[1 - killed])
+            assert processes[1 - killed].returncode != 0
+        step = latest_step(tmp_path)
+    with training_for_long(tmp_path) as processes:
         processes[1].send_signal(signal.SIGTERM)
-        errors = [commands.finish(process)[2] for process in processes]
-    assert [p.returncode for p in processes] == [128 + signal.SIGTERM] * 2
-    saved = re.findall(r"Stopped at step \d+, saved (\S+)", "".join(errors))
+        results = [commands.finish(process) for process in processes]
+    assert [code for code, _, _ in results] == [128 + signal.SIGTERM] * 2
+    output = results[0][1]
+    path = checkpoint.checkpoint_path(tmp_path / "train", step)
+    assert f"Resuming from {path}" in output
+    errors = "".join(errors for _, _, errors in results)
+    saved = re.findall(r"Stopped at step \d+, saved (\S+)", errors)
     assert len(saved) == 2
     assert saved[0] == saved[1]
 
@@ -185,13 +219,13 @@ def test_a_signal_to_one_process_stops_both(tmp_path):
 @pytest.mark.parametrize("backend", OTHERS)
 def test_backends_read_each_others_checkpoints(tmp_path, backend):
     flags = [f"--summary_dir={tmp_path}", *FLAGS]
-    run(backend, *flags, "--max_steps=3")
-    assert "Resuming from" in run("tensorflow", *flags, "--max_steps=6")
-    assert "Resuming from" in run(backend, *flags, "--max_steps=9")
+    evaluating = evaluation(tmp_path, 9)
+    run(backend, [*flags, "--max_steps=3"])
+    assert "Resuming from" in run("tensorflow", [*flags, "--max_steps=6"])
+    output = run(backend, [*flags, "--max_steps=9"], evaluating)
+    assert "Resuming from" in output
     assert len(losses(tmp_path)) == 9
-    names = ("tensorflow", backend)
-    counts = {wrong(run(name, *evaluation(tmp_path, 9))) for name in names}
-    assert len(counts) == 1
+    assert wrong(output) == wrong(run("tensorflow", evaluating))
 
 
 @pytest.mark.slow

@@ -174,27 +174,6 @@ def evaluate_checkpoints(config, strategy):
     return ensemble.score
 
 
-def named_checkpoints(arguments, config):
-    """Opens the checkpoints of the arguments NAME=CHECKPOINT.
-
-    {} in CHECKPOINT stands for 0 to `config.num_trials` - 1. Returns a list of
-    (name, path, checkpoint). Raises UserError for other arguments.
-    """
-    paths = {}
-    for argument in arguments:
-        name, _, template = argument.partition("=")
-        if not template or name in paths:
-            raise UserError(f"{argument} is not a new NAME=CHECKPOINT")
-        paths[name] = dataclasses.replace(config, checkpoint=template).members
-    if not paths:
-        raise UserError("give NAME=CHECKPOINT, once for each network")
-    return [
-        (name, path, open_checkpoint(path, config.model or name))
-        for name in paths
-        for path in paths[name]
-    ]
-
-
 @contextlib.contextmanager
 def evaluations(config, strategy):
     """A context that yields a function to evaluate and report a checkpoint."""

@@ -13,6 +13,7 @@ from input_data.pipeline import Pipeline
 from layers.backends import cpu_has_bfloat16_products, is_on_cpu
 from models.architecture import Architecture
 from models.optimizer import compile_model
+from models.table import find_model
 from training.checkpoint import Checkpoint, latest_valid
 from training.formats import open_checkpoint
 
@@ -107,6 +108,10 @@ def start(config, strategy, directory):
             f"--batch_size={config.batch_size} cannot be split over "
             f"{strategy.count} devices"
         )
+    if not (latest or config.init_checkpoint):
+        # Before the images, whose reading may take long.
+        hparams = Architecture.from_config(config, None, 1).hparams
+        find_model(config.model).classifier.check_initial_weights(hparams)
     pipeline = registry.load(config, train=True)
     spec = pipeline.spec
     architecture = Architecture.from_config(

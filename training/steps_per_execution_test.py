@@ -5,14 +5,13 @@ import signal
 import keras
 import numpy as np
 import pytest
-from models.capsule import CapsuleModel
-from models.registry import build_model
 
 from common.errors import Interrupted
 from config import Config
+from models.table import find_model
 from testing import untrained
 from testing.saved_arrays import assert_same_state
-from testing.small_models import overrides, small_model
+from testing.small_models import build_model, overrides, small_model
 from training import evaluate, steps_per_execution, strategies
 from training.formats import open_checkpoint
 from training.strategies import OneDevice
@@ -27,7 +26,9 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture
 def on_gpu(monkeypatch):
-    monkeypatch.setattr(steps_per_execution, "is_on_cpu", lambda: False)
+    with monkeypatch.context() as patch:
+        patch.setattr(steps_per_execution, "is_on_cpu", lambda: False)
+        yield patch
 
 
 def run(folder, model):
@@ -41,29 +42,27 @@ def run(folder, model):
 @pytest.mark.parametrize(
     "model",
     [
-        pytest.param(name, marks=[pytest.mark.slow] * (name != "capsule"))
+        # Without routing, the step is compiled in less time.
+        pytest.param(name, marks=[pytest.mark.slow] * (name != "baseline"))
         for name in MODELS
     ],
 )
-def test_calls_of_several_steps_change_no_numbers(
-    tmp_path, on_gpu, monkeypatch, model
-):
+def test_calls_of_several_steps_change_no_numbers(tmp_path, on_gpu, model):
     one, several = tmp_path / "1", tmp_path / "10"
-    show, steps = Trainer._show_progress, []
+    on_train_batch_end, steps = Trainer.on_train_batch_end, []
 
-    def note(trainer, logs, count):
-        show(trainer, logs, count)
-        steps.append(count)
+    def note(trainer, batch, logs=None):
+        on_train_batch_end(trainer, batch, logs)
+        steps.append(trainer.step)
         if trainer.step == 10:  # answered after the next call
             signal.raise_signal(signal.SIGTERM)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "_show_progress", note)
-        with pytest.raises(Interrupted, match="Stopped at step 20"):
-            run(several, model)
-        run(several, model)  # resumes
-    assert steps == [10, 10, 5]
-    monkeypatch.setattr(steps_per_execution, "_STEPS", 1)
+    on_gpu.setattr(Trainer, "on_train_batch_end", note)
+    with pytest.raises(Interrupted, match="Stopped at step 20"):
+        run(several, model)
+    run(several, model)  # resumes
+    assert steps == [10, 20, 25]
+    on_gpu.undo()
     run(one, model)
     # XLA rounds convolutions in loops differently, on CPUs.
     paths = (path / "train" / "model.ckpt-25" for path in (several, one))
@@ -90,7 +89,7 @@ def test_calls_end_at_every_event_and_are_short(on_gpu):
     assert steps(0, 100, 1500, 35) == 5
     assert steps(0, 53, 106) == 1
     assert steps(0, 100, batch_size=512) == 20  # 64 MB
-    default = build_model("capsule", shape, 1, CapsuleModel.HParams())
+    default = build_model("capsule", shape, 1, find_model("capsule").hparams())
     assert steps(0, 40, batch_size=256) == 40  # 64 MB
     assert steps(0, 40, batch_size=256, model=default) == 20  # 10 TFLOP
     assert steps(0, 100, devices=2) == (50 if IS_ON_JAX else 1)

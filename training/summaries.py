@@ -19,7 +19,9 @@ class SummaryWriter:
 
     def __init__(self, directory):
         self._directory = pathlib.Path(directory)
-        self._curve = None
+        # A damaged file is an error now, not after the first training steps.
+        path = self._directory / "curve.csv"
+        self._curve = Curve(path) if path.exists() else None
         with writing(directory):
             self._writer = tf.summary.create_file_writer(str(directory))
 

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from models.capsule import CapsuleModel
 from tensorboard.plugins.hparams import metadata
 
 from input_data import keys
+from models.table import find_model
 from testing.events import events_of
 from testing.untrained import DIGITS
 from training import summaries
@@ -51,7 +51,10 @@ def test_settings_are_on_the_hparams_page(tmp_path):
     directory = tmp_path / "run" / "train"
     for rate, seed in ((0.1, 6), (0.01, 7)):  # resumed with other settings
         architecture = Architecture(
-            "capsule", DIGITS, 1, CapsuleModel.HParams(learning_rate=rate)
+            "capsule",
+            DIGITS,
+            1,
+            find_model("capsule").hparams(learning_rate=rate),
         )
         training = {"seed": seed, "pad": None, "seconds": 9.0}
         writer = summaries.SummaryWriter(directory)

@@ -11,11 +11,11 @@ import dataclasses
 import numpy as np
 import pytest
 import tensorflow as tf
-from models.registry import model_class
 
 from common.errors import UserError
 from input_data import keys
 from models.optimizer import compile_model
+from models.table import find_model
 from testing import numpy_oracle
 from training import tf1_checkpoint
 from training.checkpoint import Architecture
@@ -33,7 +33,7 @@ SIZES = {
 
 def small(model="capsule", depth=1, num_targets=1, **hparams):
     """A small network on images that are not square."""
-    hparams = model_class(model).HParams(**{**SIZES[model], **hparams})
+    hparams = find_model(model).hparams(**{**SIZES[model], **hparams})
     size = {"VALID": (20, 22), "SAME": (11, 13)}[hparams.padding]
     return Architecture(
         model, keys.ImageShape(*size, depth, 3), num_targets, hparams

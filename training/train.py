@@ -13,6 +13,7 @@ from common.errors import (
     StopSignal,
     UserError,
     handling_signals,
+    optional_output,
     shell_command,
 )
 from common.files import make_folder, sole_trainer
@@ -24,12 +25,13 @@ from training.steps_per_execution import choose_steps, combine_steps
 from training.summaries import SummaryWriter
 
 
+@optional_output()
 def train(config, strategy, evaluate=None):
     """Trains to `max_steps`, from the newest checkpoint if there is one.
 
     Checkpoints and event files go to `<summary_dir>/train`. Every `eval_every`
-    steps `evaluate` is called with the path of a new checkpoint. After SIGTERM,
-    Ctrl-C or SIGHUP, `train` finishes the steps in progress, saves, and raises
+    steps `evaluate` is called with the path of a new checkpoint. After a
+    signal, `train` finishes the steps in progress, saves, and raises
     Interrupted; before the first step, one process raises it at once. Raises
     UserError if the loss or a weight is not finite.
     """

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import keras
 import numpy as np
+from tqdm import tqdm
 
 from common.errors import UserError
 from config import EVAL_BATCH_SIZE
@@ -70,7 +71,10 @@ class TrainedModel:
             raise UserError(
                 f"{self.name}: images of several classes are not shown"
             )
-        for x, y in self.pipeline.evaluation_batches(EVAL_BATCH_SIZE):
+        total = -(-self.pipeline.spec.num_examples // EVAL_BATCH_SIZE)
+        batches = self.pipeline.evaluation_batches(EVAL_BATCH_SIZE)
+        bar = {"total": total, "unit": "batch", "leave": False, "delay": 1}
+        for x, y in tqdm(batches, "Test images", **bar):
             outputs = self.model.predict_on_batch({keys.IMAGES: x[keys.IMAGES]})
             labels = [x[name] for name in keys.LABEL_BY_TARGET[:num_targets]]
             targets = [y[name] for name in keys.RECONS_BY_TARGET[:num_targets]]

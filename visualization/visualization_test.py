@@ -1,21 +1,29 @@
+"""Figures of trained networks, by what stands where in them."""
+
 import functools
 import io
-import json
+import itertools
+import re
 
-import matplotlib
+import keras
 import numpy as np
 import pytest
 from PIL import Image
 
-import experiment
 import figures
 from common.errors import UserError
 from config import Config
+from input_data.keys import ImageShape
 from input_data.registry import Split
+from models.graph import image_size
 from testing import numpy_oracle, splits, untrained
-from testing.small_models import overrides, small_model
-from visualization import capsule_figures, drawing, evaluation_figures, transfer
-from visualization.trained_model import TrainedModel
+from testing.events import events_of
+from testing.pictures import assert_images, cells
+from testing.small_models import small_model
+from testing.tiny_files import NUM_TEST, write_arrays
+from visualization import capsule_figures
+from visualization.drawing import to_rgb, two_colors
+from visualization.trained_model import TrainedModel, covered_part
 
 NUM_EXAMPLES = 130
 
@@ -34,129 +42,207 @@ def make_subject(num_targets=1, model="capsule", **hparams):
     return TrainedModel(network, pipeline, "digits, tiny", spec.names)
 
 
+def arrays_subject(folder, **hparams):
+    """Like `make_subject`, of images of 20 x 18 pixels with two channels."""
+    write_arrays(folder)
+    pipeline = splits.load("arrays", Split.TEST, folder)
+    spec = pipeline.spec
+    network = small_model("capsule", spec.shape, seed=3, **hparams)
+    # With long capsules, so that routing changes the couplings.
+    network.set_weights([3 * weight for weight in network.get_weights()])
+    return TrainedModel(network, pipeline, "arrays, tiny", spec.names)
+
+
+def reconstructed(subject, example, classes):
+    """The images of an example's capsules of some classes."""
+    capsules = [(example.capsules[c], c) for c in classes]
+    return [decoder_in_numpy(subject, *capsule) for capsule in capsules]
+
+
 def decoder_in_numpy(subject, capsule, label):
-    """The image [28, 28, 1] of one class capsule [A], all others zeroed."""
+    """The image [H, W, 1] of one class capsule [A], all others zeroed."""
     capsules = np.tile(capsule, (1, 10, 1))
     weights = subject.model.decoder.get_weights()
     image = numpy_oracle.decoder(capsules, [label], weights)
-    return image.reshape(28, 28, 1)
+    return image.reshape(image_size(subject.pipeline.spec.shape))
 
 
-def size_of(png):
-    """(width, height) of the bytes of a PNG file, which must not be blank."""
-    image = Image.open(io.BytesIO(png))
-    assert len(image.convert("RGB").getcolors(2**24)) > 2
-    return image.size
-
-
-def test_figures_of_a_training(tmp_path):
-    override = overrides("capsule", class_atoms=2)
-    settings = {"batch_size": 8, "max_steps": 2, "summary_step": 1}
-    settings |= {"num_targets": 2, "hparams_override": override}
-    experiment.run(Config(summary_dir=str(tmp_path), **settings))
-    assert min(size_of(evaluation_figures.learning_curve_png(tmp_path))) > 50
-    path = str(tmp_path / "train" / "model.ckpt-2")
+def test_figures_of_a_checkpoint(tmp_path):
+    shape = ImageShape(36, 36, 1, 10)  # of pairs of digits
+    network = untrained.small("capsule", shape, 2, class_atoms=2)
+    path = untrained.save(tmp_path, *network, dataset="digits", num_targets=2)
     config = Config(train=False, checkpoint=path, eval_size=60)
     files, step = figures.draw(figures.FIGURES, config, num_examples=1)
-    assert step == 2
-    assert {"routing.png", "routing_entropy.png", "multimnist.png"} < set(files)
-    for name, content in files.items():
-        if name.endswith(".png"):
-            assert min(size_of(content)) >= 36
-    figures.write_summaries(tmp_path, files, step)
-    written = {p.name for p in (tmp_path / "figures").iterdir()}
-    assert {"capsules.tsv", "projector_config.pbtxt", "sprite.png"} < written
+    assert step == 0
+    pictures = {n: f for n, f in files.items() if hasattr(f, "figure")}
+    drawn = {name.partition("_")[0].removesuffix(".png") for name in pictures}
+    assert drawn == {*figures.FIGURES} - {"embedding"}
+    for picture in pictures.values():
+        titles = [axes.get_title() for axes in picture.figure.axes]
+        titles.append(picture.figure.get_suptitle())
+        assert "digits, model.ckpt-0" in "".join(titles)
+    figures.write_summaries(tmp_path, files, 5)
+    folder = tmp_path / "figures"
+    events = events_of(folder)
+    tags = {f"{tag}.png" for tag in events.Tags()["tensors"]}
+    assert tags == pictures.keys()
+    assert events.Tensors("routing")[0].step == 5
+    for name in files.keys() - pictures.keys():  # of the projector
+        content = files[name]
+        content = content if isinstance(content, bytes) else content.encode()
+        assert (folder / name).read_bytes() == content
     with pytest.raises(UserError, match="rooting"):
         figures.draw(["rooting"], config)
 
 
-def test_transfer(tmp_path):
-    with pytest.raises(UserError, match="NAME=CHECKPOINT"):
-        figures.draw_transfer([], Config())
-    network, architecture = untrained.small("shared_capsule")
-    for number in range(2):
-        untrained.save(tmp_path / str(number), network, architecture)
-    template = f"a={tmp_path}/{{}}/model.ckpt-0"
-    config = Config(train=False, dataset="digits", eval_size=90, num_trials=2)
-    templates = [template, template.replace("a=", "b=", 1)]
-    files = figures.draw_transfer(templates, config, num_examples=3)
-    results = json.loads(files["transfer.json"])
-    assert results["pairs"] == "below"
-    assert len(results["runs"]["a"]) == 2
-    assert results["runs"]["a"] == results["runs"]["b"]
-    assert results["runs"]["a"][0]["pairs"]["num_examples"] == 90
-    for name in ("transfer_accuracy.png", "transfer_pairs.png"):
-        assert min(size_of(files[name])) > 50
-    with pytest.raises(UserError, match="a=x"):
-        figures.draw_transfer([template, "a=x"], config)
-
-
-@pytest.mark.parametrize(
-    ("counts", "total", "expected"),
-    [([8], 10, (0.4902, 0.9433)), ([80, 90, 100], 100, (0.6516, 1.0))],
-)
-def test_confidence_intervals(counts, total, expected):
-    interval = transfer.confidence_interval(counts, total)
-    np.testing.assert_allclose(tuple(interval), expected, atol=1e-4)
-
-
 @pytest.mark.parametrize("num_targets", [1, 2])
-def test_examples_and_columns_of_reconstructions(num_targets):
+def test_predictions_are_the_longest_capsules_beside_their_labels(num_targets):
     subject = make_subject(num_targets)
     examples = list(subject.examples())
     assert len(examples) == NUM_EXAMPLES
     for example in examples[:30]:
         longest = np.argsort(-example.lengths)[:num_targets]
         assert set(example.predictions) == set(longest)
-        for label, predicted in zip(
-            example.labels, example.predictions, strict=True
-        ):
+        pairs = zip(example.labels, example.predictions, strict=True)
+        for label, predicted in pairs:
             assert label == predicted or label not in example.predictions
     for is_right in (True, False):
-        example, *others = subject.first(3, is_right)
-        assert {e.is_right for e in (example, *others)} == {is_right}
-        _, column = capsule_figures.reconstruction_column(subject, example)
-        rows = [column[name] for name in column if "prediction" in name]
-        assert len(rows) == num_targets
-        assert all((image is None) == is_right for image in rows)
-        np.testing.assert_array_equal(column["input"], example.image)
-    if num_targets == 1:
-        with pytest.raises(UserError, match="--num_targets=2"):
-            capsule_figures.multimnist(subject, 1)
-        return
-    classes, _ = capsule_figures.multimnist_column(subject, example)
-    assert classes[2][0] not in classes[0] + classes[1]
+        found = subject.first(3, is_right)
+        expected = [e for e in examples if e.is_right == is_right][:3]
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(one.image, other.image)
 
 
-def test_reconstructions_of_one_class_and_with_one_dimension_moved():
+@pytest.mark.parametrize("num_targets", [1, 2])
+def test_the_picture_of_reconstructions(num_targets):
+    subject = make_subject(num_targets)
+    (picture,) = capsule_figures.reconstructions(subject, 2).values()
+    right, wrong = (subject.first(2, is_right) for is_right in (True, False))
+    columns, images = [*right, *wrong], []
+    assert len(right) == len(wrong) == 2
+    for example in columns:
+        column = [example.image]
+        column += example.targets if num_targets == 2 else []
+        column += reconstructed(subject, example, example.labels)
+        if example.is_right:
+            column += [None] * num_targets
+        else:
+            column += reconstructed(subject, example, example.predictions)
+        images.append(column)
+    rows = zip(*images, strict=True)
+    found = cells(picture)
+    assert_images(found, [i if i is None else to_rgb(i) for i in sum(rows, ())])
+    assert [(cell.title, cell.color) for cell in found[:4]] == [
+        (
+            f"{subject.class_text(example.labels)}\n"
+            f"{subject.class_text(example.predictions)}",
+            "black" if example.is_right else "crimson",
+        )
+        for example in columns
+    ]
+    numbers = [""] if num_targets == 1 else [" 1", " 2"]
+    labels = ["input"]
+    labels += ["target 1", "target 2"] if num_targets == 2 else []
+    for kind in ("", " of\nprediction"):
+        labels += [f"reconstruction{kind}{number}" for number in numbers]
+    assert [cell.label for cell in found[::4]] == labels
+
+
+def test_the_picture_of_two_digits():
+    with pytest.raises(UserError, match="--num_targets=2"):
+        capsule_figures.multimnist(make_subject(), 1)
+    subject = make_subject(2)
+    (picture,) = capsule_figures.multimnist(subject, 1).values()
+    images, titles = [], []
+    for is_right in (True, False):
+        (example,) = subject.first(1, is_right)
+        labels, predictions = example.labels, example.predictions
+        order = np.argsort(-example.lengths, kind="stable")
+        absent = next(c for c in order if c not in labels + predictions)
+        first, second = reconstructed(subject, example, labels)
+        (other,) = reconstructed(subject, example, [absent])
+        wrong = None
+        if not is_right:
+            wrong = two_colors(*reconstructed(subject, example, predictions))
+        images.append(
+            (
+                to_rgb(example.image),
+                two_colors(*example.targets),
+                two_colors(first, second),
+                wrong,
+                two_colors(first, other),
+            )
+        )
+        shown = labels, predictions, [absent]
+        titles.append("\n".join(map(subject.class_text, shown)))
+    found = cells(picture)
+    assert_images(found, sum(zip(*images, strict=True), ()))
+    assert [cell.title for cell in found[:2]] == titles
+    assert [cell.color for cell in found[:2]] == ["black", "crimson"]
+    assert [cell.label for cell in found[::2]] == [
+        *("input", "targets", "reconstructions\nof labels"),
+        *("reconstructions\nof predictions", "label 1 and\nabsent class"),
+    ]
+
+
+def test_pictures_of_perturbations_move_one_dimension_at_a_time():
     subject = make_subject()
-    example = next(subject.examples())
-    moved = example.capsules[4].copy()
-    capsules = capsule_figures.perturbed(moved)
-    moved[2] += 0.15
-    for capsule, label, expected in (
-        (example.capsules[2], 2, example.capsules[2]),
-        (example.capsules[7], 7, example.capsules[7]),
-        (capsules[2 * 11 + 8], 4, moved),
-    ):
-        (image,) = subject.reconstruct(capsule[None], [label])
-        expected = decoder_in_numpy(subject, expected, label)
-        np.testing.assert_allclose(image, expected, atol=1e-5)
+    right = [e for e in subject.examples() if e.is_right]
+    classes = sorted({e.labels[0] for e in right})
+    files = capsule_figures.perturbations(subject, 10)
+    assert list(files) == [f"perturbations_{label}.png" for label in classes]
+    assert len(capsule_figures.perturbations(subject, 1)) == 1
+    label = classes[-1]
+    example = next(e for e in right if e.labels == [label])
+    capsule, found = example.capsules[label], cells(files[[*files][-1]])
+    offsets = [f"{n * 5 / 100:+.2f}" if n else "0" for n in range(-5, 6)]
+    assert [cell.title for cell in found[:11]] == offsets
+    expected = []
+    for atom, value in enumerate(capsule):
+        text = f"dimension {atom} ({value:.2f})".replace("-0.00", "0.00")
+        assert found[11 * atom].label == text
+        for step in range(-5, 6):
+            moved = capsule.copy()
+            moved[atom] += 0.05 * step
+            expected.append(to_rgb(decoder_in_numpy(subject, moved, label)))
+    assert_images(found, expected)
+
+
+def test_networks_without_decoder_draw_no_reconstructions():
     with pytest.raises(UserError, match="no decoder"):
-        make_subject(remake=False).reconstruct(example.capsules[:1], [0])
+        capsule_figures.reconstructions(make_subject(remake=False), 1)
 
 
-def test_projector_files():
-    subject = make_subject()
-    files = capsule_figures.embedding(subject, 7)
+def test_files_of_the_projector(tmp_path):
+    subject, shown = arrays_subject(tmp_path), 5
+    files = capsule_figures.embedding(subject, shown)
+    examples = list(itertools.islice(subject.examples(), shown))
     vectors = np.loadtxt(io.BytesIO(files["capsules.tsv"]))
-    examples = [e for _, e in zip(range(7), subject.examples(), strict=False)]
     expected = np.stack([e.capsules.ravel() for e in examples])
     np.testing.assert_allclose(vectors, expected, rtol=1e-4, atol=1e-6)
-    lines = files["metadata.tsv"].splitlines()
-    assert len(lines) == 8
-    assert lines[1].split("\t")[0] == str(examples[0].labels[0])
-    assert size_of(files["sprite.png"]) == (3 * 28, 3 * 28)
+    head, *rows = files["metadata.tsv"].splitlines()
+    assert head == "label\tprediction\tright"
+    names = ["ant", "bee", "cat", "dog"]
+    assert rows == [
+        f"{names[e.labels[0]]}\t{names[e.lengths.argmax()]}\t"
+        f"{'yes' if e.lengths.argmax() == e.labels[0] else 'no'}"
+        for e in examples
+    ]
+    # Two views of 20 x 18 pixels, in rows of three examples.
+    config = files["projector_config.pbtxt"]
+    assert re.findall(r"single_image_dim: (\d+)", config) == ["36", "20"]
+    for path in ("capsules.tsv", "metadata.tsv", "sprite.png"):
+        assert f'"{path}"' in config
+    picture = Image.open(io.BytesIO(files["sprite.png"])).convert("RGB")
+    picture = np.asarray(picture) / 255
+    assert picture.shape == (3 * 20, 3 * 36, 3)
+    for number, (row, column) in enumerate(np.ndindex(3, 3)):
+        place = np.s_[20 * row :, 36 * column :]
+        image = np.zeros((20, 36, 3))
+        if number < shown:
+            image = to_rgb(examples[number].image)
+        found = picture[place][:20, :36]
+        np.testing.assert_allclose(found, image, atol=1 / 255)
 
 
 def test_entropy_of_couplings():
@@ -167,37 +253,72 @@ def test_entropy_of_couplings():
     )
 
 
+@pytest.mark.parametrize("leaky", [False, True])
+def test_maps_and_entropy_of_the_couplings(tmp_path, leaky):
+    subject = arrays_subject(tmp_path, leaky=leaky)
+    files = capsule_figures.routing(subject, 3)
+    examples = list(subject.examples())
+    images = np.stack([example.image for example in examples])
+    couplings = subject.model.routing_of(images).couplings
+    couplings = keras.ops.convert_to_numpy(couplings)
+    iterations, count, height, width, types, classes = couplings.shape
+    assert (iterations, count, types, classes) == (3, NUM_TEST, 2, 4)
+    assert height < width or height > width
+    figure = files["routing.png"].figure
+    *grid, bar = figure.axes
+    rows = np.array(grid).reshape(-1, iterations)
+    assert len(rows) == 3 * 2  # the longest capsule and the next, of 3 images
+    part = covered_part(subject.model, images.shape[1:3])
+    left, top = part["left"] - 0.5, part["top"] - 0.5
+    right, bottom = left + part["width"], top + part["height"]
+    for index, row in enumerate(rows):
+        example = examples[index // 2]
+        place = index % 2
+        label = np.argsort(-example.lengths)[place]
+        kind = ["predicted", "not predicted"][place]
+        name = ["ant", "bee", "cat", "dog"][label]
+        text = f"class {name}\n({kind}: {example.lengths[label]:.2f})"
+        assert row[0].get_ylabel() == text
+        for iteration, axes in enumerate(row):
+            image, *maps = axes.images
+            light = 1 - 0.8 * to_rgb(example.image)
+            np.testing.assert_allclose(image.get_array(), light, atol=1e-6)
+            # One for each view, which stand side by side.
+            assert [m.get_extent() for m in maps] == [
+                pytest.approx((left + view, right + view, bottom, top))
+                for view in (0, images.shape[2])
+            ]
+            values = couplings[iteration, index // 2, ..., label].sum(axis=-1)
+            for found in maps:
+                np.testing.assert_allclose(found.get_array(), values, atol=1e-6)
+            title = f"iteration {iteration + 1}" if index == 0 else ""
+            assert axes.get_title() == title
+    equal = types / (classes + leaky)
+    assert maps[0].norm.vcenter == pytest.approx(equal)
+    (line,) = bar.lines
+    assert line.get_ydata() == pytest.approx([equal] * 2)
+    sums = couplings[:, :3].sum(axis=-2)
+    assert maps[0].norm.halfrange == pytest.approx(abs(sums - equal).max())
+    check_entropies(files["routing_entropy.png"], couplings, leaky)
+
+
+def check_entropies(picture, couplings, leaky):
+    (axes,) = picture.figure.axes
+    line, *points = axes.lines
+    bound = np.log(couplings.shape[-1] + leaky)
+    assert line.get_ydata() == pytest.approx([bound] * 2)
+    assert (line.get_label(), line.get_linestyle()) == ("equal shares", "--")
+    entropies = capsule_figures.mean_entropy(couplings)
+    expected = [(n, entropy) for n, entropy in enumerate(entropies, 1)]
+    assert [tuple(*p.get_xydata()) for p in points] == expected
+    texts = [(text.xy, text.get_text()) for text in axes.texts]
+    assert texts == [(point, f"{point[1]:.4f}") for point in expected]
+    assert entropies[0] == pytest.approx(bound)  # routing starts equally
+    assert len({*entropies}) == len(entropies)
+
+
 def test_routing_by_self_attention():
     files = capsule_figures.routing(make_subject(model="efficient_capsule"), 2)
     assert set(files) == {"routing.png", "routing_entropy.png"}
-
-
-def test_grids_and_colors():
-    gray, color = np.full((2, 3, 1), 0.5), np.zeros((2, 3, 3))
-    assert drawing.to_rgb(gray).shape == drawing.to_rgb(color).shape
-    two = drawing.to_rgb(np.stack([gray[..., 0] - 3, gray[..., 0]], axis=-1))
-    assert two.shape == (2, 6, 3)
-    assert (two.min(), two.max()) == (0, 1)
-    colors = drawing.two_colors(np.ones((1, 1, 1)), np.zeros((1, 1, 1)))
-    np.testing.assert_array_equal(colors, [[[1, 0, 1]]])
-    png = drawing.image_grid([gray, None, gray], 2, "title", ["a", "b"])
-    assert min(size_of(png)) > 50
-    assert drawing.truncate("a" * 20) == "a" * 13 + "…"
-
-
-def test_pictures_do_not_depend_on_the_users_settings():
-    images = [np.zeros((2, 3, 1))]
-    expected = drawing.image_grid(images, 1, "title", ["$a_b"])
-    with matplotlib.rc_context({"text.usetex": True, "font.size": 30}):
-        before = dict(matplotlib.rcParams)
-        assert drawing.image_grid(images, 1, "title", ["$a_b"]) == expected
-        assert dict(matplotlib.rcParams) == before
-
-
-def test_pictures_of_evaluations(tmp_path):
-    (tmp_path / "test").mkdir()  # a file that another process has begun
-    (tmp_path / "test" / "curve.csv").write_text("step,loss,accuracy\n")
-    assert min(size_of(evaluation_figures.learning_curve_png(tmp_path))) > 50
-    draw = evaluation_figures.confusion_matrix_png
-    assert draw(np.eye(101), ["a"] * 101, "title") is None
-    assert min(size_of(draw(np.eye(3), ["a", "b", "c"], "title"))) > 50
+    with pytest.raises(UserError, match="no routing"):
+        capsule_figures.routing(make_subject(model="homogeneous_capsule"), 1)

@@ -81,6 +81,8 @@ def _read_labels(folder, part):
 
 def _rows(path, array, convert=np.asarray):
     """`StoredRows` of a mapped array in C order, else the converted array."""
+    if array.ndim == 0 or 0 in array.shape[1:]:
+        raise UserError(f"{path} has no values [N, ...] but {array.shape}")
     has_rows = isinstance(array, np.memmap) and array.flags.c_contiguous
     return rows_in_file(path, array, convert) if has_rows else convert(array)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from common.errors import UserError
-from input_data import keys
+from input_data import keys, stored
 from input_data.datasets import arrays
 from input_data.registry import Split
 from testing import splits, tiny_files
@@ -106,10 +106,19 @@ def test_checkpoints_of_earlier_versions_have_the_same_validation(tmp_path):
         {"y_train": LABELS - 1},
         {"y_train": 2 * np.eye(4)[LABELS]},
         {"y_train": np.eye(4)[LABELS, None]},
+        {"x_train": IMAGES[0, 0, 0]},
+        {"x_train": IMAGES[:, :0]},
+        {"x_train": IMAGES[..., None][..., :0]},
+        {"y_train": LABELS[0]},
+        {"y_train": np.eye(4)[LABELS][:, :0]},
+        {"y_train": LABELS + 2**62},
+        {"y_train": LABELS + 2**31},
     ],
-    ids=range(10),
+    ids=range(17),
 )
-def test_unsuitable_arrays_are_named(tmp_path, changed):
+@pytest.mark.parametrize("memory", [0, stored.MEMORY_BYTES])
+def test_unsuitable_arrays_are_named(tmp_path, changed, memory, monkeypatch):
+    monkeypatch.setattr(stored, "MEMORY_BYTES", memory)
     write(tmp_path, **changed)
     with pytest.raises(UserError, match="(x|y)_train.npy"):
         load(tmp_path, Split.TRAIN)

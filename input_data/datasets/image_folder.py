@@ -10,16 +10,21 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from common.errors import UserError, reading
-from input_data.files import DECODING_THREADS, decode_image, image_shape
+from common.errors import UserError, printable, reading
+from input_data.files import (
+    DECODING_THREADS,
+    decode_image,
+    image_shape,
+    is_hidden,
+    list_images,
+)
 from input_data.images import check_class_names, labeled_images, make_pipeline
 from input_data.labels_file import read_labels
 from input_data.preparation import resize
-from input_data.stored import StoredRows, file_marks, is_large
+from input_data.stored import StoredRows, file_digest, file_mark, is_large
 
 # Of so many images one is held out on average, for testing or validation.
 HELD_OUT_SHARE = 5
-_SUFFIXES = (".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".bmp", ".gif", ".webp")
 _PARTS = {"valid": "val", "validation": "val"}
 
 
@@ -37,8 +42,10 @@ def load(split, config):
         parts = {}
     root_of_classes = parts.get("train", root)
     classes, several = _classes(root, parts)
-    # Names that are not UTF-8 cannot be drawn.
+    # Names that are not UTF-8 cannot be drawn, but must stay different.
     names = [name.encode(errors="replace").decode() for name in classes]
+    if len(set(names)) < len(names):
+        names = [n.encode(errors="backslashreplace").decode() for n in classes]
     check_class_names(root_of_classes, names, len(names))
     files = _files(root_of_classes, classes, several)
 
@@ -82,15 +89,14 @@ def load(split, config):
 def divide(files, seed, purpose, root=None):
     """Holds out each file with probability 1/5, decided by a hash.
 
-    A file is held out if a hash of `seed`, `purpose` and its path, relative to
-    `root` or with its folder's name alone, is below a bound. But the only file
-    of a class stays; and if all files of a larger class would be in one part,
-    the file with the hash nearest to the bound moves to the other. While the
-    same files move, adding or removing files leaves all others in their part.
+    The hash is of `seed`, `purpose` and the path, relative to `root` or with
+    its folder's name alone. The only file of a class stays; of a larger class,
+    one file moves if all would be in one part. While the same files move,
+    adding or removing files leaves all others in their part.
 
-    `files` is a list of (path, class). All files whose class is a list of names
-    are divided together, as one class. Returns a list of files that stay, a
-    list of files held out, and a digest of the names of the moved files.
+    `files` is a list of (path, class); those whose class is a list of names are
+    divided as one class. Returns the list of files that stay, the list of files
+    held out, and a digest of the names of the moved files.
     """
     bound = 2**64 // HELD_OUT_SHARE
 
@@ -126,11 +132,11 @@ def _report(classes, files, held_out, purpose):
     )
     parts = [f"{name} {counts[name]} of {totals[name]}" for name in classes]
     few = [c for c in classes if not 0.1 <= counts[c] / (totals[c] or 1) < 1]
-    print(f"Held out for {purpose}: {', '.join(parts)}", flush=True)
+    print(printable(f"Held out for {purpose}: {', '.join(parts)}"), flush=True)
     if few:
         print(
-            f"Warning: this is less than a tenth, or all, of {', '.join(few)}: "
-            "add images, or try another --seed",
+            "Warning: this is less than a tenth, or all, of "
+            f"{printable(', '.join(few))}: add images, or try another --seed",
             flush=True,
         )
 
@@ -150,9 +156,7 @@ def _folders(root):
             path
             for path in root.iterdir()
             # Reading a link without a target reports it.
-            if (path.is_dir() or not path.exists())
-            and path.name[0] != "."
-            and path.name != "__MACOSX"
+            if (path.is_dir() or not path.exists()) and not is_hidden(path.name)
         )
 
 
@@ -183,22 +187,22 @@ def _files(root, classes, several):
         return list(labels.items())
     files = []
     for folder in _folders(root):
-        with reading(folder):
-            visible = [p for p in folder.iterdir() if p.name[0] != "."]
-            visible = [p for p in visible if not p.is_fifo()]
         if _name(folder) not in classes:
             raise UserError(f"{folder}: the training images have no such class")
         label = classes.index(_name(folder))
-        paths = sorted(p for p in visible if p.suffix.lower() in _SUFFIXES)
+        found, others = list_images(folder)
+        # If the folder is closed, reading it reports this.
+        paths = [p for p in map(pathlib.Path, found) if folder in (p.parent, p)]
+        if nested := len(found) - len(paths):
+            others = f"{others or 'no files'}; {nested} in sub-folders"
+        if others:
+            print(f"Warning: {folder}: ignored {others}", flush=True)
         if not paths:
             raise UserError(
-                f"{folder} has no images ({' '.join(_SUFFIXES)}) directly in "
-                "it; a split needs folders train and test, and perhaps val, "
-                f"see docs/data.md. Found: {', '.join(classes[:9])}"
+                f"{folder} has no images directly in it; a split needs folders "
+                "train and test, and perhaps val, see docs/data.md. Found: "
+                f"{', '.join(classes[:9])}"
             )
-        if len(paths) < len(visible):
-            ignored = len(visible) - len(paths)
-            print(f"Warning: {folder}: {ignored} files are not images")
         files += [(path, label) for path in paths]
     return files
 
@@ -206,6 +210,7 @@ def _files(root, classes, several):
 def _images(root, files, config):
     """`StoredRows` of images, resized to squares if there is a size."""
     color, size, method = config.color, config.image_size, config.resize
+    marks = {}
     paths = np.array([path for path, _ in files], object)
     pool = ThreadPoolExecutor(DECODING_THREADS)
     if size is None:
@@ -222,6 +227,7 @@ def _images(root, files, config):
     def decode(path):
         with reading(path):
             image = decode_image(path.read_bytes(), path, color)
+            file_mark(path, marks.get(path))
             if size is not None:
                 image = resize(image, (size, size), method)
         check(path, image.shape)
@@ -234,10 +240,13 @@ def _images(root, files, config):
         return images
 
     def describe(paths):
-        return file_marks(paths) + repr((color, size, method)).encode()
+        settings = repr((color, size, method)).encode()
+        return b"".join([*pool.map(file_digest, paths), settings])
 
     images = StoredRows(paths, shape, np.uint8, read, describe)
-    if size is None and is_large(images):
+    if is_large(images):
+        marks.update(zip(paths, pool.map(file_mark, paths), strict=True))
+    if size is None and marks:
         shapes = pool.map(lambda path: image_shape(path, color), paths)
         for path, found in zip(paths, shapes, strict=True):
             check(path, found)

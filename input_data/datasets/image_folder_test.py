@@ -2,6 +2,7 @@ import collections
 import os
 import pathlib
 import re
+import shutil
 import unicodedata
 
 import numpy as np
@@ -9,10 +10,10 @@ import pytest
 
 from common.errors import UserError
 from config import Config
-from input_data import keys
+from input_data import keys, stored
 from input_data.datasets.image_folder import divide
 from input_data.registry import Split
-from testing import splits
+from testing import splits, tiny_files
 from testing.tiny_files import random_images, write_png
 from training.inference import preparation
 
@@ -135,6 +136,16 @@ def test_names_of_classes(tmp_path, names, shown):
     assert load(tmp_path).spec.class_names == shown
 
 
+def test_names_that_are_not_utf8_stay_different(tmp_path):
+    names = "K?se", "K\udce4se", "K\udcf6se", "Köse"
+    write_classes(tmp_path, dict.fromkeys(names, 2))
+    pipeline = load(tmp_path)
+    shown = "K?se", r"K\udce4se", r"K\udcf6se", "Köse"
+    by_name = dict(zip(names, shown, strict=True))
+    assert pipeline.spec.class_names == tuple(by_name[n] for n in sorted(names))
+    assert sorted(label for _, label in contents(pipeline)) == [0, 1, 2, 3]
+
+
 def test_held_out_images_are_counted(tmp_path, capsys):
     write_classes(tmp_path, {"one": 1, "a": 2, "rare9": 20})
     load(tmp_path, Split.TEST)
@@ -157,7 +168,7 @@ def test_normal_forms_of_names_have_the_same_split(tmp_path):
     assert Config().run_settings()["normalized_names"] is True
 
 
-def test_hidden_and_other_files_are_ignored(tmp_path):
+def test_hidden_and_other_files_are_ignored(tmp_path, capsys):
     write_classes(tmp_path, {"a": 3, "b": 3})
     os.mkfifo(tmp_path / "a" / "pipe.png")
     (tmp_path / ".cache").mkdir()
@@ -166,8 +177,45 @@ def test_hidden_and_other_files_are_ignored(tmp_path):
         (tmp_path / name).write_text("no image")
     # The content decides on the format.
     (tmp_path / "a" / "001.png").rename(tmp_path / "a" / "001.JPG")
-    train, test = contents(load(tmp_path)), contents(load(tmp_path, Split.TEST))
-    assert len(train + test) == 6
+    train = contents(load(tmp_path))
+    (warning, _) = capsys.readouterr().out.splitlines()
+    assert warning == f"Warning: {tmp_path}/a: ignored 1 files: .db"
+    for name in ("1.SVG", "more/2/3.png", "more/4.svg", ".no/5.png"):
+        path = tmp_path / "a" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("not read")
+    assert contents(load(tmp_path)) == train
+    warning, *_ = capsys.readouterr().out.splitlines()
+    assert warning.endswith("ignored 3 files: .db .svg; 1 in sub-folders")
+    assert len(train + contents(load(tmp_path, Split.TEST))) == 6
+
+
+def test_the_description_is_that_of_the_contents(tmp_path, monkeypatch):
+    monkeypatch.setattr(stored, "MEMORY_BYTES", 0)
+    write_classes(tmp_path / "one", {"a": 3, "b": 3})
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+
+    def description(folder="one", resize="pad", **settings):
+        options = {"image_size": 8, "resize": resize, **settings}
+        return load(tmp_path / folder, **options).description()
+
+    before = description()
+    assert description("two") == before
+    changed = [description(resize=name) for name in ("crop", "stretch")]
+    changed.append(description(color=True))
+    for path in (tmp_path / "two").rglob("*.png"):
+        tiny_files.DAMAGE["blacken"](path)
+    changed.append(description("two"))
+    assert len({before, *changed}) == 5
+
+
+def test_a_device_in_labels_csv_is_named(tmp_path):
+    write_labeled(tmp_path, ["cat", "dog"] * 5)
+    for path in list(tmp_path.glob("*.png")):
+        path.unlink()
+        path.symlink_to("/dev/null")
+    with pytest.raises(UserError, match=r"\.png is a pipe, socket or device"):
+        load(tmp_path, image_size=8)
 
 
 @pytest.mark.parametrize(

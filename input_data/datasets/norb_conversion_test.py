@@ -66,7 +66,7 @@ def test_converts_original_files_plain_and_gzipped(tmp_path):
 
 
 def test_original_files_are_read_directly(tmp_path):
-    images, labels = write_originals(tmp_path)
+    _, labels = write_originals(tmp_path)
     convert(str(tmp_path), str(tmp_path / "records"))
     batches = [
         next(splits.load("norb", Split.TEST, folder).evaluation_batches(6))

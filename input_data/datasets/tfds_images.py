@@ -19,7 +19,7 @@ from input_data.files import DECODING_THREADS
 from input_data.images import LabeledImages, labeled_images, make_pipeline
 from input_data.preparation import resize
 from input_data.registry import TFDS_PREFIX, Split, select
-from input_data.stored import StoredRows, rows_in_file
+from input_data.stored import StoredRows, file_digest, rows_in_file
 
 _PROBE_URL = "https://storage.googleapis.com"
 _PROBE_SECONDS = 8
@@ -118,7 +118,11 @@ def _read(builder, split_name, image_size=None, method=None, folder=None):
                 )
             return tf.ensure_shape(image, shape)
 
-        depends_on = repr((builder.data_dir, split_name, shape, method))
+        def depends_on():
+            paths = builder.info.splits[split_name].filepaths
+            files = ThreadPoolExecutor(DECODING_THREADS).map(file_digest, paths)
+            return repr(([*files], shape, method)).encode()
+
         label = features["label"]
         classes = label.num_classes, tuple(label.names)
         if _has_index(builder):
@@ -132,7 +136,7 @@ def _read(builder, split_name, image_size=None, method=None, folder=None):
         if len(dataset) * math.prod(shape) <= stored.MEMORY_BYTES:
             arrays = _arrays(dataset)
         else:
-            name = hashlib.sha256(depends_on.encode()).hexdigest()[:32]
+            name = hashlib.sha256(depends_on()).hexdigest()[:32]
             path = make_folder(folder or tempfile.gettempdir())
             arrays = _decoded_copy(path / f"images-{name}", dataset, shape)
     return labeled_images(builder.data_dir, *arrays, *classes)
@@ -158,7 +162,7 @@ def _rows_by_index(builder, split_name, shape, fit, depends_on):
                 return np.array(list(pool.map(convert, examples)))
 
         def describe(rows):
-            return depends_on.encode() + rows.tobytes()
+            return depends_on() + rows.tobytes()
 
         return StoredRows(np.arange(len(source)), shape, dtype, read, describe)
 

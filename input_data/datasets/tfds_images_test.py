@@ -1,3 +1,5 @@
+import os
+import shutil
 import urllib.error
 import urllib.request
 
@@ -44,6 +46,9 @@ def test_images_and_labels_are_those_of_the_set(tmp_path):
 
 def test_images_of_many_sizes_and_no_test_split(tmp_path):
     tiny_files.prepare_tfds(tmp_path, tiny_files.TinyAnySize)
+    options = {"builder": tiny_files.TinyAnySize}
+    options["file_format"] = "array_record"
+    tiny_files.prepare_tfds(tmp_path / "other", **options)
     name = "tfds:tiny_any_size"
     with pytest.raises(UserError, match="--image_size"):
         load(name, Split.TRAIN, tmp_path)
@@ -55,11 +60,17 @@ def test_images_of_many_sizes_and_no_test_split(tmp_path):
         (Split.VALID_TEST, 2, ["test", "validation"]),
     ):
         spec = load(name, split, tmp_path, image_size=19).spec
+        other = load(name, split, tmp_path / "other", image_size=19).spec
         assert spec.shape == keys.ImageShape(19, 19, 1, 4)
         assert spec.num_examples == count
         assert spec.split_fingerprints == {
             f"divided_for_{purpose}": "tiny_any_size/1.0.0:15"
             for purpose in divisions
+        }
+        # These files have another order.
+        assert other.split_fingerprints == {
+            purpose: f"{value}:array_record"
+            for purpose, value in spec.split_fingerprints.items()
         }
 
 
@@ -93,6 +104,60 @@ def test_large_sets_stay_on_disk(tmp_path, monkeypatch, image_size, split):
         file.truncate(1000)
     with pytest.raises(UserError, match="x.npy|tiny_photos"):
         everything("records")
+
+
+def description(folder, split=Split.TRAIN, **settings):
+    settings = {"features_dir": str(folder), **settings}
+    return load("tfds:tiny_photos", split, folder, **settings).description()
+
+
+@pytest.mark.parametrize("file_format", ["tfrecord", "array_record"])
+def test_a_set_that_was_built_again_is_read_again(
+    tmp_path, monkeypatch, file_format
+):
+    monkeypatch.setattr(stored, "MEMORY_BYTES", 0)
+
+    def build(folder):
+        tiny_files.prepare_tfds(tmp_path / folder, file_format=file_format)
+        return tmp_path / folder
+
+    def labels(folder):
+        settings = {"features_dir": str(folder)}
+        pipeline = load("tfds:tiny_photos", Split.TRAIN, folder, **settings)
+        ((x, _),) = pipeline.evaluation_batches(100)
+        return x[keys.RECONS_LABEL].tolist()
+
+    first, second = build("first"), build("second")
+    before = labels(first)
+    assert description(first) == description(second)
+    times = {path: path.stat() for path in first.rglob("tiny_photos-*")}
+    shutil.rmtree(first / "tiny_photos")
+    generate = tiny_files.TinyPhotos._generate_examples
+
+    def others(self, count):
+        for number, example in generate(self, count):
+            image, label = 255 - example["image"], 3 - example["label"]
+            yield number, {"image": image, "label": label}
+
+    monkeypatch.setattr(tiny_files.TinyPhotos, "_generate_examples", others)
+    for path in build("first").rglob("tiny_photos-*"):
+        time = times[path].st_atime_ns, times[path].st_mtime_ns
+        os.utime(path, ns=time)
+    assert labels(first) == [3 - label for label in before]
+    assert description(first) != description(second)
+
+
+def test_copies_are_those_of_their_settings(tmp_path, monkeypatch):
+    monkeypatch.setattr(stored, "MEMORY_BYTES", 0)
+    tiny_files.prepare_tfds(tmp_path)
+    splits = Split.TRAIN, Split.TEST
+    methods = "pad", "crop", "stretch"
+    found = {
+        description(tmp_path, split, image_size=19, resize=method)
+        for split in splits
+        for method in methods
+    }
+    assert len(found) == len(list(tmp_path.glob("images-*"))) == 6
 
 
 def test_two_processes_may_decode_the_same_set(tmp_path):

@@ -1,41 +1,33 @@
+import functools
 import inspect
+import json
 import re
 
 import keras
 import numpy as np
 import pytest
-from models.registry import MODELS, model_class
 
 import layers
-from testing.small_models import shallow_backbone, small_hparams, small_shape
+from models.table import MODELS, find_model
+from testing.random_networks import (
+    OUTPUTS,
+    build,
+    other_values,
+    random_images,
+    random_outputs,
+    randomize,
+)
 
-
-@pytest.fixture
-def build(request, monkeypatch):
-    """Builds a small network from images or the shape in `build.size`."""
-    monkeypatch.setattr("keras.applications.MobileNetV3Small", shallow_backbone)
-    name = request.param
-    options = small_hparams(name).options()
-
-    def build(images, **more):
-        return getattr(layers.networks, name)(images, 3, **options, **more)
-
-    shape = small_shape(name)
-    build.size = (shape.height, shape.width, shape.depth)
-    return build
-
-
-every_network = pytest.mark.parametrize("build", sorted(MODELS), indirect=True)
+every_network = pytest.mark.parametrize("name", sorted(MODELS))
 
 
 @every_network
-def test_networks_are_trained_saved_and_loaded(build, tmp_path):
-    network = build(build.size)
-    images = np.random.default_rng(1).random((4, *build.size), "float32")
+def test_networks_are_trained_saved_and_loaded(name, tmp_path):
+    network, images = build(name), random_images(name)
     network.compile("sgd", "categorical_crossentropy", run_eagerly=True)
-    network.train_on_batch(images, np.eye(3)[[0, 1, 2, 0]])
+    network.train_on_batch(images, np.eye(3))
     found = network.predict_on_batch(images)
-    assert found.shape == (4, 3)
+    assert found.shape == (3, 3)
     assert found.dtype == "float32"
     assert 0 <= found.min() <= found.max() <= 1
     network.save(tmp_path / "network.keras")
@@ -45,17 +37,64 @@ def test_networks_are_trained_saved_and_loaded(build, tmp_path):
 
 
 @every_network
-def test_networks_of_one_function_fit_into_one_model(build):
-    named = build(build.size, name="left")
+def test_networks_of_one_function_fit_into_one_model(name):
+    named = build(name, name="left")
     assert all(layer.name.startswith("left_") for layer in named.layers)
-    inputs = keras.Input(build.size), keras.Input(build.size)
-    logits = [build(images)["logits"] for images in inputs]
+    inputs = [keras.Input(named.input.shape[1:]) for _ in range(2)]
+    logits = [build(name, images)["logits"] for images in inputs]
     # Keras refuses equal names of layers.
     together = keras.Model(
         [named.input, *inputs], keras.layers.average([named.output, *logits])
     )
     paths = [weight.path for weight in together.weights]
     assert len(set(paths)) == len(paths) == 3 * len(named.weights)
+
+
+@every_network
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_outputs_of_random_weights_have_not_changed(name, is_changed):
+    """Also with another value of every argument."""
+    more = dict(other_values(name)) if is_changed else {}
+    expected = json.loads(OUTPUTS.read_text())[name][is_changed]
+    np.testing.assert_allclose(
+        random_outputs(name, **more), expected, atol=1e-4
+    )
+
+
+def traits(name, **more):
+    """Yields arrays of what an argument can change, the cheap ones first."""
+    keras.utils.set_random_seed(0)
+    network, images = build(name, **more), random_images(name)
+    yield [weight.trainable for weight in network.weights]
+    yield network.get_weights()
+    randomize(network)
+    yield [network(images)]
+    network(images, training=True)  # moves averages
+    yield network.get_weights()
+
+
+usual_traits = functools.cache(lambda name: list(traits(name)))
+
+
+def differ(first, second):
+    return len(first) != len(second) or any(
+        np.shape(a) != np.shape(b) or not np.allclose(a, b, 1e-4, 1e-7)
+        for a, b in zip(first, second, strict=True)
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "argument", "value"),
+    [
+        pytest.param(name, *pair, id="{}-{}={}".format(name, *pair))
+        for name in sorted(MODELS)
+        for pair in other_values(name)
+    ],
+)
+def test_every_argument_has_an_effect(name, argument, value):
+    """On shapes, initial values, outputs, or statistics of training."""
+    found = traits(name, **{argument: value})
+    assert any(map(differ, usual_traits(name), found))
 
 
 def test_names_without_the_argument():
@@ -69,14 +108,14 @@ def test_names_without_the_argument():
     assert keras.Model(images, keras.layers.average(outputs)).built
 
 
-@pytest.mark.parametrize("name", sorted(MODELS))
+@every_network
 def test_arguments_are_documented_and_have_the_defaults_of_the_model(name):
     build = getattr(layers.networks, name)
     parameters = inspect.signature(build).parameters
     documentation = inspect.getdoc(build)
     assert [p for p in parameters if p not in documentation] == []
     found = {p: parameters[p].default for p in parameters}
-    expected = model_class(name).HParams().options()
+    expected = find_model(name).hparams().options()
     expected.pop("train_backbone", None)  # random weights must be trained
     assert {p: found[p] for p in expected} == expected
 
@@ -89,10 +128,10 @@ LOSSES = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(MODELS))
+@every_network
 def test_documented_training_is_that_of_the_model(name):
     documentation = inspect.getdoc(getattr(layers.networks, name))
-    model, hparams = model_class(name), model_class(name).HParams()
+    model, hparams = find_model(name), find_model(name).hparams()
     loss, epsilon, rate = re.search(
         r"^Loss: (.*)\. Adam: epsilon (.*), learning rate (.*)\.$",
         documentation,

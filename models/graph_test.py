@@ -1,12 +1,12 @@
 import keras
 import pytest
-from models.registry import MODELS, build_model, model_class
 
 from input_data import keys
 from models.classifier import Classifier
 from models.graph import multiply_adds
 from models.hparams import BaseHParams
-from testing.small_models import small_model, small_shape
+from models.table import MODELS, find_model
+from testing.small_models import build_model, small_model, small_shape
 from testing.untrained import DIGITS
 
 # By hand: positions of the output times weights of the kernel.
@@ -39,7 +39,7 @@ BASELINE = 24 * 24 * 25 * 512 + 8 * 8 * 25 * 512 * 256 + 4096 * 1024 + 1024 * 10
     ],
 )
 def test_published_networks(name, expected):
-    model = build_model(name, DIGITS, 1, model_class(name).HParams())
+    model = build_model(name, DIGITS, 1, find_model(name).hparams())
     assert multiply_adds(model, DIGITS) == expected
 
 
@@ -62,3 +62,33 @@ def test_a_layer_without_a_rule_gives_none(is_nested):
             return {keys.LOGITS: self.layer(x[keys.IMAGES])}
 
     assert multiply_adds(Unknown(), DIGITS) is None
+
+
+SELF_ROUTING = ((1, 1), (1, 2), (1, 1), (1, 2), (1, 1), (1, 2), (1, 1))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("baseline", ()),
+        ("capsule", ((9, 1, "VALID"), (9, 2, "VALID"))),
+        (
+            "shared_capsule",
+            tuple((n, 2 if n == 2 else 1, "VALID") for n in (3, 3, 2, 3, 3)),
+        ),
+        # In each of three cells, the layers halve, first and second.
+        (
+            "deepcaps",
+            tuple((3, n, "SAME") for n in (1, 2, 1, 1, 2, 1, 1, 2, 1, 1)),
+        ),
+        ("vb_capsule", ((5, 2, "SAME"), (3, 2, "VALID"), (3, 1, "VALID"))),
+        # Padding of 1 has the centers of kernels that are smaller by 2.
+        (
+            "self_routing",
+            (*((*pair, "VALID") for pair in SELF_ROUTING), (3, 1, "SAME")),
+        ),
+    ],
+)
+def test_receptive_fields_are_those_of_the_layers_before(name, expected):
+    model = small_model(name)
+    assert model.receptive_field(model.hparams) == expected

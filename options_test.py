@@ -1,0 +1,141 @@
+"""Every option of every command has an effect or is refused."""
+
+import ast
+import dataclasses
+import functools
+import pathlib
+import re
+import runpy
+
+import pytest
+
+from architecture_test import COMMANDS
+from common.errors import UserError
+from config import DATA_FLAGS, EVALUATION_FLAGS, Config
+from input_data import registry
+from testing import tiny_files
+
+ROOT = pathlib.Path(__file__).parent
+OTHER_VALUES = {
+    "augment": True,
+    "color": True,
+    "crop_area": 0.3,
+    "crops": 13,
+    "data_dir": "other",
+    "dataset": "fashion_mnist",
+    "distort": True,
+    "eval_size": 3,
+    "flip": True,
+    "image_size": 14,
+    "num_targets": 2,
+    "pad": 3,
+    "pairs": "beside",
+    "resize": "stretch",
+    "seed": 5,
+    "shift": 1,
+    "validate": True,
+    "viewpoints": "azimuth",
+}
+# Why data are refused, for these values.
+REASONS = {"data_dir": "other", "dataset": "--data_dir|TFDS|--image_size"}
+# Their own data sets have tests of them; --augment of figures.py is of 1.0.0.
+IN_OTHER_TESTS = {"augment", "crops", "data_dir", "dataset", "viewpoints"}
+BASES = {
+    "digits": {"dataset": "digits"},
+    "pairs of digits": {"dataset": "digits", "num_targets": 2},
+    "images": {"dataset": "images", "image_size": 16},
+}
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory):
+    """A folder of images."""
+    folder = tmp_path_factory.mktemp("images")
+    tiny_files.write_images(folder)
+    return str(folder)
+
+
+@functools.cache
+def content(config, train):
+    """The bytes of the first batches, or the text of the UserError."""
+    try:
+        pipeline = registry.load(config, train)
+    except UserError as error:
+        return str(error)
+    batches = pipeline.evaluation_batches(4)
+    if train:
+        batches = pipeline.training_batches(6, config.seed, 0, 2)
+    values = [v for batch in batches for half in batch for v in half.values()]
+    return b"".join(memoryview(value).tobytes() for value in values)
+
+
+def effect(base, flag, data_dir, train):
+    """What another value of a flag does: "none", "change" or "refusal"."""
+    values = {"eval_size": 9, **BASES[base]}
+    values |= {"data_dir": data_dir} if base == "images" else {}
+    usual = Config(**values)
+    other = dataclasses.replace(usual, **{flag: OTHER_VALUES[flag]})
+    before, after = content(usual, train), content(other, train)
+    assert isinstance(before, bytes)
+    if isinstance(after, str):
+        assert re.search(REASONS.get(flag, f"--{flag}="), after)
+        return "refusal"
+    return "none" if before == after else "change"
+
+
+@pytest.mark.parametrize("base", BASES)
+@pytest.mark.parametrize("flag", DATA_FLAGS)
+def test_every_data_flag_changes_the_images_or_is_refused(base, flag, data_dir):
+    if BASES[base].get(flag) == OTHER_VALUES[flag]:
+        pytest.skip("it is the same value")
+    effects = {effect(base, flag, data_dir, train) for train in (True, False)}
+    assert effects != {"none"}
+
+
+@pytest.mark.parametrize("flag", sorted({*DATA_FLAGS} - IN_OTHER_TESTS))
+def test_flags_of_evaluations_change_test_images(flag, data_dir):
+    effects = {effect(base, flag, data_dir, False) for base in BASES}
+    assert ("change" in effects) == (flag in EVALUATION_FLAGS)
+
+
+@pytest.mark.parametrize("command", ["demo", "figures", "robustness"])
+def test_commands_that_evaluate_have_no_flags_of_training(
+    command, monkeypatch, capsys
+):
+    given = {*options(command, monkeypatch, capsys)}
+    assert not given & {*DATA_FLAGS} - {*EVALUATION_FLAGS}
+
+
+def options(command, monkeypatch, capsys):
+    """The names of the options in the --help of a command."""
+    monkeypatch.setattr("sys.argv", [f"{command}.py", "--help"])
+    with pytest.raises(SystemExit):
+        runpy.run_path(f"{ROOT / command}.py", run_name="__main__")
+    text = capsys.readouterr().out
+    return re.findall(r"^  --(?:\[no\])?(\w+):", text, flags=re.M)
+
+
+@functools.cache
+def names_read(path):
+    """The attributes that a file of Python reads."""
+    return {
+        node.attr
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
+    }
+
+
+def product_files():
+    unlisted = {"benchmarks", "examples", "testing"}
+    for path in ROOT.rglob("*.py"):
+        folder = path.relative_to(ROOT).parts[0]
+        if folder not in unlisted and not path.stem.endswith("_test"):
+            yield path
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_is_read(command, monkeypatch, capsys):
+    given = options(command, monkeypatch, capsys)
+    others = {ROOT / f"{name}.py" for name in COMMANDS if name != command}
+    read = set().union(*map(names_read, {*product_files()} - others))
+    assert {*given} - read == set()

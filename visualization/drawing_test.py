@@ -1,0 +1,106 @@
+"""Colors, grids of images, axes and files of pictures."""
+
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from testing.pictures import assert_images, cells
+from visualization import drawing
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3, 4])
+def test_channels_become_gray_colors_or_views_side_by_side(channels):
+    image = RNG.uniform(size=(2, 5, channels))
+    expected = image
+    if channels != 3:
+        views = np.concatenate([image[..., n] for n in range(channels)], axis=1)
+        expected = np.stack([views] * 3, axis=-1)
+    np.testing.assert_array_equal(drawing.to_rgb(image), expected)
+
+
+@pytest.mark.parametrize("values", [(-3.0, 0.0, 1.0), (0.0, 1.5, 2.0)])
+def test_values_outside_0_and_1_are_scaled(values):
+    found = drawing.to_rgb(np.reshape(values, (1, 3, 1)))[0, :, 0]
+    expected = np.subtract(values, values[0]) / (values[2] - values[0])
+    np.testing.assert_allclose(found, expected)
+
+
+def test_the_first_of_two_objects_is_magenta_the_second_green():
+    first, second = RNG.uniform(size=(2, 4, 5, 2))
+    found = drawing.two_colors(first, second)
+    for channel, image in enumerate((first, second, first)):
+        np.testing.assert_allclose(found[..., channel], image.mean(axis=-1))
+
+
+def test_places_titles_and_labels_of_a_grid():
+    images = list(RNG.uniform(size=(6, 4, 3, 3)))
+    images[1] = None
+    titles, labels = ["a", "b\nc", "d"], ["first", "second"]
+    more = {"titles": titles, "labels": labels, "wrong": [1]}
+    picture = drawing.image_grid(images, 3, "some", **more)
+    found = cells(picture)
+    assert_images(found, images)
+    assert [cell.title for cell in found] == [*titles, "", "", ""]
+    colors = [cell.color for cell in found[:3]]
+    assert colors == ["black", "crimson", "black"]
+    assert [cell.label for cell in found] == ["first", "", "", "second", "", ""]
+    assert picture.figure.get_suptitle() == "some"
+    places = [axes.get_position() for axes in picture.figure.axes]
+    assert places[0].x0 < places[1].x0 < places[2].x0
+    assert places[0].y0 > places[3].y0
+    assert places[0].x0 == pytest.approx(places[3].x0)
+
+
+def test_a_last_row_that_is_not_full_stays_empty():
+    found = cells(drawing.image_grid(np.eye(3)[..., None, None], 2, "", ["a"]))
+    assert [len(cell.images) for cell in found] == [1, 1, 1, 0]
+
+
+def test_pictures_do_not_depend_on_the_users_settings():
+    images = [np.zeros((2, 3, 1))]
+    expected = drawing.image_grid(images, 1, "title", ["$a_b"])
+    with matplotlib.rc_context({"text.usetex": True, "font.size": 30}):
+        before = dict(matplotlib.rcParams)
+        assert drawing.image_grid(images, 1, "title", ["$a_b"]) == expected
+        assert dict(matplotlib.rcParams) == before
+
+
+@pytest.mark.parametrize("name", ["x", "y"])
+def test_logarithmic_axes_have_plain_numbers(name):
+    axes = Figure().subplots()
+    axes.plot([0.4, 2000], [0.4, 2000])
+    axis = getattr(axes, f"{name}axis")
+    drawing.make_logarithmic(axis, subs=(1, 5))
+    assert axis.get_scale() == "log"
+    axis.axes.figure.draw_without_rendering()
+    texts = [text.get_text() for text in axis.get_majorticklabels()]
+    assert {"0.5", "1", "5", "500", "1,000"} <= set(texts)
+    assert not any(t.get_text() for t in axis.get_minorticklabels())
+    (other,) = {"x", "y"} - {name}
+    assert getattr(axes, f"{other}axis").get_scale() == "linear"
+
+
+def test_sixteen_lines_differ_in_print_and_color():
+    axes = Figure().subplots()
+    drawing.distinguish_lines(axes)
+    lines = [axes.plot([0, 1])[0] for _ in range(16)]
+    assert len({line.get_marker() for line in lines}) == 16
+    looks = {(line.get_color(), line.get_linestyle()) for line in lines}
+    assert len(looks) == 16
+
+
+def test_pictures_alone_are_also_written_in_a_second_format():
+    files = {"a.png": drawing.png(Figure()), "b.csv": "1,2"}
+    assert drawing.also_as(None, files) == files
+    found = drawing.also_as("svg", files)
+    assert found.keys() == {"a.png", "a.svg", "b.csv"}
+    assert found["a.png"].startswith(b"\x89PNG")
+    assert found["a.svg"].startswith(b"<?xml")
+
+
+def test_long_names_are_cut():
+    assert drawing.truncate("a" * 14) == "a" * 14
+    assert drawing.truncate("a" * 15) == "a" * 13 + "…"

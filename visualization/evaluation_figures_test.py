@@ -1,0 +1,141 @@
+"""Confusion matrices, wrong predictions and learning curves."""
+
+import types
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex
+
+from input_data import keys
+from input_data.registry import Split
+from testing import splits
+from testing.pictures import assert_images, cells
+from training.scores import Predictions
+from visualization import drawing, evaluation_figures
+
+draw_matrix = evaluation_figures.confusion_matrix_png
+
+
+def test_numbers_and_colors_of_a_confusion_matrix():
+    matrix = np.array([[5.0, 2, 0], [0, 6, 0.25], [0, 0, 0]])
+    names = ["ant", "bee", "c" * 20]
+    (axes,) = draw_matrix(matrix, names, "errors").figure.axes
+    numbers = {t.get_position(): t.get_text() for t in axes.texts}
+    # The position is (column, row).
+    assert numbers == {(0, 0): "5", (1, 0): "2", (1, 1): "6", (2, 1): "0.25"}
+    colors = [text.get_color() for text in axes.texts]
+    assert colors == ["white", "white", "white", "black"]
+    (image,) = axes.images
+    expected = [[5 / 7, 2 / 7, 0], [0, 6 / 6.25, 0.25 / 6.25], [0, 0, 0]]
+    np.testing.assert_allclose(image.get_array(), expected)
+    assert (image.norm.vmin, image.norm.vmax) == (0, 1)
+    white, dark = image.cmap(image.norm([0.0, 1.0]))
+    assert sum(white) > sum(dark)
+    for axis, kind in ((axes.xaxis, "predicted"), (axes.yaxis, "true")):
+        assert axis.get_label_text() == f"{kind} class"
+        assert [t.get_text() for t in axis.get_ticklabels()] == [
+            *("ant", "bee", "c" * 13 + "…")
+        ]
+    assert axes.get_title() == "errors"
+    assert axes.yaxis_inverted()  # the first class is at the top
+
+
+def test_numbers_fit_into_the_cells_and_long_names_are_turned():
+    (axes,) = draw_matrix(np.diag([7, 12345]), ["a", "bcde"], "").figure.axes
+    sizes = [text.get_fontsize() for text in axes.texts]
+    assert sizes == pytest.approx([9, 9 * 3 / 5])
+    assert [t.get_rotation() for t in axes.get_xticklabels()] == [90, 90]
+    (axes,) = draw_matrix(np.eye(2), ["a", "bcd"], "").figure.axes
+    assert [t.get_rotation() for t in axes.get_xticklabels()] == [0, 0]
+
+
+def test_matrices_of_over_100_classes_are_not_drawn():
+    assert draw_matrix(np.eye(101), ["a"] * 101, "title") is None
+
+
+def test_wrong_predictions_stand_with_their_classes_and_logits():
+    pipeline = splits.load("digits", Split.TEST, eval_size=33)
+    ((x, y),) = pipeline.evaluation_batches(33)
+    labels = y[keys.LABELS]
+    true = labels.argmax(axis=1)
+    predicted = np.where(np.arange(33) % 11, (true + 3) % 10, true)
+    logits = 0.8 * np.eye(10)[predicted] + np.arange(33)[:, None] / 1000
+    made = Predictions(labels, logits, None, pipeline, None, 1.0)
+    picture = evaluation_figures.wrong_predictions_png(made, "Step 7")
+    wrong = [n for n in range(33) if n % 11]
+    title = "Step 7: first 25 of 30 wrong"
+    assert picture.figure.get_suptitle() == title
+    found = cells(picture)
+    assert_images(found, map(drawing.to_rgb, x[keys.IMAGES][wrong[:25]]))
+    assert [cell.title for cell in found] == [
+        f"true {true[n]}\npredicted {predicted[n]} ({0.8 + n / 1000:.2f})"
+        for n in wrong[:25]
+    ]
+    right = Predictions(labels, labels, None, pipeline, None, 1.0)
+    assert evaluation_figures.wrong_predictions_png(right, "") is None
+
+
+@pytest.mark.parametrize(
+    ("num_targets", "labels", "logits", "text"),
+    [
+        (1, [0, 1, 0], [0.1, 0.2, 0.9], "true bee\npredicted cat (0.90)"),
+        (
+            2,
+            [1, 0, 1],
+            [0.71, 0.82, 0.6],
+            "true ant and cat\npredicted bee (0.82)\nand ant (0.71)",
+        ),
+        (0, [0, 0, 0], [0.1, 0.2, 0.3], "true none\npredicted none"),
+    ],
+)
+def test_classes_are_named_and_predictions_ranked(
+    num_targets, labels, logits, text
+):
+    spec = types.SimpleNamespace(
+        num_targets=num_targets, names=["ant", "bee", "cat"]
+    )
+    pipeline = types.SimpleNamespace(spec=spec)
+    rows = np.array([[0, 0, 0], labels]), np.array([[0, 0, 0], logits])
+    made = Predictions(*rows, None, pipeline, None, 1.0)
+    assert evaluation_figures.verdict(made, 1) == text
+
+
+def test_learning_curves_show_loss_and_accuracy_by_step(tmp_path):
+    rows = {
+        # The last line is being written.
+        "train": "step,loss,accuracy\n10,4,0.25\n20,2,0.5\n30,1",
+        "test": "step,loss,accuracy\n20,3,0.4\n",
+        "validation": "step,loss,accuracy\n",  # has only begun
+    }
+    for part, text in rows.items():
+        (tmp_path / part).mkdir()
+        (tmp_path / part / "curve.csv").write_text(text)
+    figure = evaluation_figures.learning_curve_png(tmp_path).figure
+    assert figure.get_suptitle() == tmp_path.name
+    expected = {
+        "loss": {"test": [(20, 3)], "train": [(10, 4), (20, 2)]},
+        "accuracy": {"test": [(20, 0.4)], "train": [(10, 0.25), (20, 0.5)]},
+    }
+    found = {
+        axes.get_title(): {
+            line.get_label(): list(map(tuple, line.get_xydata()))
+            for line in axes.lines
+        }
+        for axes in figure.axes
+    }
+    assert found == expected
+    loss, accuracy = figure.axes
+    assert (loss.get_yscale(), accuracy.get_yscale()) == ("log", "linear")
+    markers = {line.get_label(): line.get_marker() for line in loss.lines}
+    assert markers == {"test": "o", "train": ""}  # one evaluation is a point
+    assert loss.get_xlabel() == accuracy.get_xlabel() == "step"
+    colors = [to_hex(line.get_color()) for line in loss.lines]
+    assert colors == [to_hex(line.get_color()) for line in accuracy.lines]
+    for axes in figure.axes:
+        legend = axes.get_legend()
+        assert [t.get_text() for t in legend.get_texts()] == ["test", "train"]
+
+
+def test_learning_curves_before_the_first_point(tmp_path):
+    figure = evaluation_figures.learning_curve_png(tmp_path).figure
+    assert [axes.get_legend() for axes in figure.axes] == [None, None]

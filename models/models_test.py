@@ -352,7 +352,8 @@ def test_other_hyper_parameters_change_the_network_or_the_loss(
     first = small_hparams(name, **usual)
     second = small_hparams(name, **usual, **{field: value})
     # networks_test.py shows the effects of the network's arguments.
-    assert first.options() != second.options() or loss_of(
+    options = [h.options(MODELS[name].network) for h in (first, second)]
+    assert options[0] != options[1] or loss_of(
         name, **usual
     ) != pytest.approx(loss_of(name, **usual, **{field: value}), rel=1e-6)
 

@@ -115,7 +115,7 @@ def test_arguments_are_documented_and_have_the_defaults_of_the_model(name):
     documentation = inspect.getdoc(build)
     assert [p for p in parameters if p not in documentation] == []
     found = {p: parameters[p].default for p in parameters}
-    expected = find_model(name).hparams().options()
+    expected = find_model(name).hparams().options(build)
     expected.pop("train_backbone", None)  # random weights must be trained
     assert {p: found[p] for p in expected} == expected
 

@@ -126,9 +126,7 @@ def test_the_optimizer_scales_a_float16_loss_once():
 def test_one_optimizer_continues_from_the_state_of_the_other(before, after):
     generator = np.random.default_rng(4)
     variable = keras.Variable(generator.normal(size=(3, 4, 5)).astype("f4"))
-    first, second = (
-        OPTIMIZERS[name](rates()) for name in (before, after)
-    )
+    first, second = (OPTIMIZERS[name](rates()) for name in (before, after))
     second.build([variable])
     for step in range(101):
         optimizer = first if step < 100 else second

@@ -13,12 +13,12 @@ from common.errors import UserError
 from config import Config
 from input_data import keys
 from input_data.preparation import center
+from resolve import with_defaults
 from testing import untrained
 from testing.commands import output_of, run
 from training.formats import open_checkpoint
 from training.inference import (
     class_names,
-    functional,
     load_network,
     open_or_pretrained,
     preparation,
@@ -33,7 +33,7 @@ def network(tmp_path_factory):
     model, architecture = untrained.small(shape=SHAPE, padding="SAME", seed=4)
     biases = np.full((3, 5), 0.1, "float32")
     biases[1] = 1.0
-    model.capsule2.biases.assign(biases)
+    model.network.get_layer("capsule2").biases.assign(biases)
     folder = tmp_path_factory.mktemp("network")
     return model, untrained.save(folder, model, architecture, pad=2)
 
@@ -126,7 +126,9 @@ def test_photographed_digits_are_centered(tmp_path, capsys):
     paper = shadow - 0.5 * np.roll(drawing, (-30, 90), (0, 1))
     path = tmp_path / "one.png"
     Image.fromarray(paper.astype("u1")).save(path)
-    prepare = preparation(Config(dataset="mnist"), untrained.DIGITS, 1)
+    prepare = preparation(
+        with_defaults(Config(dataset="mnist")), untrained.DIGITS, 1
+    )
     expected = center(np.asarray(drawing), (28, 28)) / 255
     found = prepare(path.read_bytes(), "one", invert=True)
     np.testing.assert_allclose(found, expected, atol=0.2)
@@ -174,7 +176,7 @@ def test_class_names(network):
 
 
 def test_an_export_replaces_nothing(network, tmp_path):
-    exportable = functional(network[0], SHAPE)
+    exportable = network[0].functional()
     predict.export(tmp_path / "saved", exportable)
     assert (tmp_path / "saved" / "saved_model.pb").exists()
     with pytest.raises(UserError, match="saved"):
@@ -183,8 +185,7 @@ def test_an_export_replaces_nothing(network, tmp_path):
 
 def test_the_pretrained_network_is_the_default(capsys):
     opened = open_or_pretrained(Config())
-    model = load_network(opened, Config())
-    network = functional(model, opened.architecture.shape)
+    network = load_network(opened).functional()
     assert "pretrained" in capsys.readouterr().err
     images = np.random.default_rng(3).uniform(size=(2, 28, 28, 1))
     for name, values in layers.pretrained("mnist")(images).items():

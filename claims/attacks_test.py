@@ -1,5 +1,3 @@
-import dataclasses
-
 import keras
 import numpy as np
 import pytest
@@ -9,58 +7,36 @@ from claims.attacks import DIRECTIONS, Network
 from claims.measures import Examiner
 from input_data import keys
 from models.classifier import Classifier
-from models.hparams import DecoderHParams, loss_type
+from models.table import Model, by_loss_type
 from testing import numpy_oracle
 
 RNG = np.random.default_rng(0)
 SHAPE = keys.ImageShape(3, 4, 1, 3)
 
 
-@dataclasses.dataclass(frozen=True)
-class HParams(DecoderHParams):
-    loss_type: str = loss_type()
-
-
-class Logits(Classifier):
-    """Logits that are linear in the pixels."""
-
-    HParams = HParams
-    atoms = 1
-
-    def network(self, images, num_classes):
-        flat = keras.layers.Flatten()(images)
-        dense = keras.layers.Dense(self.atoms * num_classes, name="dense")
-        return {keys.LOGITS: dense(flat)}
-
-
-class Linear(Logits):
-    """Class capsules that are linear in the pixels, and a decoder."""
-
-    atoms = 2
-
-    def network(self, images, num_classes):
-        (pairs,) = super().network(images, num_classes).values()
-        capsules = keras.layers.Reshape((num_classes, self.atoms))(pairs)
-        return {keys.LOGITS: layers.lengths(capsules), keys.CAPSULES: capsules}
-
-
-class Normalized(Logits):
-    """Logits that are linear in the normalized pixels."""
-
-    def network(self, images, num_classes):
+def linear(images, num_classes, *, atoms: int = 1, normalize: bool = False):
+    """Logits, or class capsules, that are linear in the pixels."""
+    if normalize:
         images = keras.layers.BatchNormalization()(images)
-        return super().network(images, num_classes)
+    flat = keras.layers.Flatten()(images)
+    logits = keras.layers.Dense(atoms * num_classes, name="dense")(flat)
+    if atoms == 1:
+        return {keys.LOGITS: logits}
+    capsules = keras.layers.Reshape((num_classes, atoms))(logits)
+    return {keys.LOGITS: layers.lengths(capsules), keys.CAPSULES: capsules}
 
 
-def made(cls):
+def made(decoder=None, **hparams):
     """A model, and its dense layer with random weights."""
-    model = cls(SHAPE, 1, HParams())
-    if cls is Linear:
-        model.add_decoder(SHAPE)
-    model({keys.IMAGES: np.zeros((1, 3, 4, 1), "float32")})
-    dense = model.tensors.get_layer("dense")
+    row = Model(linear, by_loss_type, ("margin",), decoder=decoder)
+    model = Classifier(row, SHAPE, 1, row.hparams(**hparams))
+    dense = model.network.get_layer("dense")
     dense.set_weights([RNG.normal(size=w.shape) for w in dense.weights])
     return model, dense
+
+
+def with_decoder():
+    return made(layers.Reconstruction, atoms=2)
 
 
 def data(count=7):
@@ -92,7 +68,7 @@ def objective_in_numpy(model, dense, direction, label):
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_gradients(direction):
-    model, dense = made(Linear)
+    model, dense = with_decoder()
     images, labels = data()
     ours = Network(model, 3).gradients(images, labels, direction)
     for image, label, gradient in zip(images, labels, ours, strict=True):
@@ -104,7 +80,7 @@ def test_gradients(direction):
 
 
 def test_gradients_leave_batch_statistics_alone():
-    model, _ = made(Normalized)
+    model, _ = made(normalize=True)
     weights, (images, labels) = model.get_weights(), data()
     one, other = (
         Network(model, batch_size).gradients(images, labels)
@@ -117,7 +93,7 @@ def test_gradients_leave_batch_statistics_alone():
 
 @pytest.mark.parametrize(("eps", "steps"), [(0.2, 1), (0.1, 3), (0.2, 40)])
 def test_the_best_attack_on_linear_logits(eps, steps):
-    model, dense = made(Logits)
+    model, dense = made()
     network = Network(model, 4)
     kernel, _ = dense.get_weights()
     dense.set_weights([kernel, np.array([0, 0, -100.0])])
@@ -131,7 +107,7 @@ def test_the_best_attack_on_linear_logits(eps, steps):
 
 
 def test_attacks_stay_within_the_range_of_pixels():
-    network = Network(made(Logits)[0], 4)
+    network = Network(made()[0], 4)
     images, labels = data()
     images = np.round(images)
     attacked = network.attack(images, labels, 0.3, 5)
@@ -141,7 +117,7 @@ def test_attacks_stay_within_the_range_of_pixels():
 
 
 def test_attack_on_the_detector_alternates():
-    network = Network(made(Linear)[0], 3)
+    network = Network(with_decoder()[0], 3)
     images, labels = data()
     one = network.attack(images, labels, 0.1, 1, ["logits"])
     both = ("logits", "closer")
@@ -156,7 +132,7 @@ def test_attack_on_the_detector_alternates():
 
 
 def test_by_own_loss_shows_a_gradient_that_vanishes():
-    model, dense = made(Logits)
+    model, dense = made()
     kernel = np.zeros((12, 3), "float32")
     kernel[0] = 2, -2, -2  # of the first pixel, 0.5 in all images
     dense.set_weights([kernel, np.array([0, 1, 1], "float32")])
@@ -175,7 +151,7 @@ def test_by_own_loss_shows_a_gradient_that_vanishes():
 
 
 def test_a_network_of_nan_is_wrong_and_detects_every_image():
-    model, _ = made(Linear)
+    model, _ = with_decoder()
     images, _ = data(8)
     labels = np.eye(3, dtype="float32")[[0] * 8]  # argmax of NaN
     model.set_weights([w * np.nan for w in model.get_weights()])

@@ -15,10 +15,11 @@ import experiment
 from claims import report
 from claims.attacks import Network
 from claims.measures import TESTS, Examiner, choose
-from claims.run import run_tests
+from claims.run import named_checkpoints, run_tests
 from common.errors import UserError
 from config import Config
 from input_data import keys
+from models.architecture import Architecture
 from models.optimizer import compile_model
 from models.table import find_model
 from testing import untrained
@@ -26,7 +27,6 @@ from testing.commands import ROOT, output_of
 from testing.numpy_oracle import DIRECTIONS
 from testing.small_models import SIZES, small_shape
 from testing.tiny_files import WRITERS
-from training.checkpoint import Architecture
 from training.evaluate import Evaluator
 from training.formats import open_checkpoint
 
@@ -35,13 +35,14 @@ COUNT, STEPS = 90, 4
 CHOSEN = choose(["shift", "pgd", "detect"])
 OWN = """
 import keras
-from models.classifier import Classifier
+from models.table import Model
 
-class Plain(Classifier):
-    def network(self, images, num_classes):
-        flat = keras.layers.Flatten()(images)
-        layer = keras.layers.Dense(num_classes, activation="softmax")
-        return {"logits": layer(flat)}
+def network(images, num_classes):
+    flat = keras.layers.Flatten()(images)
+    layer = keras.layers.Dense(num_classes, activation="softmax")
+    return {"logits": layer(flat)}
+
+PLAIN = Model(network)
 """
 
 
@@ -60,11 +61,11 @@ def trained(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory):
-    """The untrained checkpoint of a class own_model:Plain."""
+    """The untrained checkpoint of a model own_model:PLAIN."""
     folder = tmp_path_factory.mktemp("own")
     (folder / "own_model.py").write_text(OWN)
     sys.path.append(str(folder))
-    model, hparams = "own_model:Plain", find_model("own_model:Plain").hparams()
+    model, hparams = "own_model:PLAIN", find_model("own_model:PLAIN").hparams()
     described = Architecture(model, untrained.DIGITS, 1, hparams)
     network = described.build(seed=3)
     compile_model(network)
@@ -77,7 +78,7 @@ def results(trained, own, tmp_path_factory):
     """Folder, output and results of the command on two networks."""
     folder = tmp_path_factory.mktemp("results")
     flags = "--dataset=digits", f"--num_examples={COUNT}", f"--steps={STEPS}"
-    flags += f"--tests={','.join(CHOSEN)}", "--model=own_model:Plain"
+    flags += f"--tests={','.join(CHOSEN)}", "--model=own_model:PLAIN"
     paths = os.pathsep.join([sys.path[-1], os.environ.get("PYTHONPATH", "")])
     output = output_of(
         *(ROOT / "robustness.py", f"--output_dir={folder}", *flags),
@@ -205,7 +206,7 @@ def test_tables_pictures_and_resuming(results, own, capsys):
     path = folder / "robustness.json"
     path.write_text(json.dumps({**content, "results": done}))
     config = Config(train=False, dataset="digits", eval_size=COUNT)
-    of_own = dataclasses.replace(config, model="own_model:Plain")
+    of_own = dataclasses.replace(config, model="own_model:PLAIN")
     networks = named_checkpoints([f"own={own}"], of_own)
     run_tests(networks, config, folder, CHOSEN, STEPS, "svg")
     assert capsys.readouterr().out.count("wrong") == 1
@@ -221,11 +222,11 @@ def test_tables_pictures_and_resuming(results, own, capsys):
 
 def test_names_of_own_models(own):
     config = Config(train=False)
-    label = f"own_model:Plain-1={own}"
+    label = f"own_model:PLAIN-1={own}"
     ((name, path, checkpoint),) = named_checkpoints([label], config)
-    assert (name, path) == ("own_model:Plain-1", own)
-    assert checkpoint.architecture.model == "own_model:Plain"
-    with pytest.raises(UserError, match="add --model=own_model:Plain"):
+    assert (name, path) == ("own_model:PLAIN-1", own)
+    assert checkpoint.architecture.model == "own_model:PLAIN"
+    with pytest.raises(UserError, match="add --model=own_model:PLAIN"):
         named_checkpoints([f"own={own}"], config)
 
 

@@ -7,11 +7,7 @@ import tensorflow as tf
 from common.errors import UserError
 from config import Config
 from input_data import augmentation, keys
-from input_data.images import (
-    LabeledImages,
-    labeled_images,
-    make_pipeline,
-)
+from input_data.images import LabeledImages, labeled_images, make_pipeline
 from input_data.photographs import StandardizedCrops
 from input_data.pipeline import shuffled_indices
 from input_data.registry import Split

@@ -4,11 +4,9 @@ from keras import ops
 
 from input_data import keys
 from layers.networks.efficient_capsule import layout
-from models.table import find_model
 from testing import numpy_oracle
 from testing.small_models import SMALL, example_batch, small_model
 
-HParams = find_model("efficient_capsule").hparams
 RNG = np.random.default_rng(2)
 
 
@@ -30,18 +28,16 @@ def test_layout_of_the_published_sizes_and_of_others(size, strides, kernel):
 @pytest.mark.parametrize("normalization", ["batch", "instance"])
 def test_the_network_equals_numpy(normalization):
     model = small_model("efficient_capsule", normalization=normalization)
-    for layer in model.normalizations:
-        layer.set_weights(
-            [RNG.uniform(0.5, 1.5, w.shape) for w in layer.weights]
-        )
+    layer = model.network.get_layer
+    norms = [layer(f"norm{number}") for number in range(1, 5)]
+    for norm in norms:
+        norm.set_weights([RNG.uniform(0.5, 1.5, w.shape) for w in norm.weights])
     x, _ = example_batch(SMALL, 1, size=2)
     outputs = {k: ops.convert_to_numpy(v) for k, v in model(x).items()}
     hidden = x[keys.IMAGES].astype("float64")
-    for convolution, norm in zip(
-        model.convolutions, model.normalizations, strict=True
-    ):
-        kernel, bias = convolution.get_weights()
-        strides = convolution.strides[0]
+    for number, norm in enumerate(norms, 1):
+        kernel, bias = layer(f"conv{number}").get_weights()
+        strides = layer(f"conv{number}").strides[0]
         hidden = numpy_oracle.convolution(hidden, kernel, strides, "VALID")
         hidden += bias
         weights = norm.get_weights()
@@ -55,24 +51,15 @@ def test_the_network_equals_numpy(normalization):
             variance = hidden.var(axis=(1, 2), keepdims=True)
         hidden = (hidden - mean) / np.sqrt(variance + 1e-3) * gamma + beta
 
-    def copies(layer):
-        return [np.stack([w, w]) for w in layer.get_weights()]
+    def copies(name):
+        return [np.stack([w, w]) for w in layer(name).get_weights()]
 
     primary = numpy_oracle.depthwise_capsule(
-        hidden, *copies(model.primary_capsule), 2
+        hidden, *copies("primary_capsule"), 2
     )
     capsules = numpy_oracle.self_attention_capsule(
-        primary, *copies(model.class_capsule)
+        primary, *copies("class_capsule")
     )
     np.testing.assert_allclose(outputs[keys.CAPSULES], capsules, atol=1e-5)
     lengths = np.linalg.norm(capsules, axis=-1)
     np.testing.assert_allclose(outputs[keys.LOGITS], lengths, atol=1e-5)
-
-
-def test_the_rate_falls_by_epochs_to_a_floor():
-    schedule = EfficientCapsuleModel.make_schedule(HParams(), 10**6)
-    rates = [float(schedule(step)) for step in (0, 3749, 3750, 7500, 10**6)]
-    np.testing.assert_allclose(
-        rates, [5e-4, 5e-4, 5e-4 * 0.97, 5e-4 * 0.97**2, 5e-5], rtol=1e-5
-    )
-    assert EfficientCapsuleModel.make_optimizer(HParams()).epsilon == 1e-7

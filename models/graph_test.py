@@ -3,10 +3,8 @@ import pytest
 
 from input_data import keys
 from models.classifier import Classifier
-from models.graph import multiply_adds
-from models.hparams import BaseHParams
-from models.table import MODELS, find_model
-from testing.small_models import build_model, small_model, small_shape
+from models.table import MODELS, Model, find_model
+from testing.small_models import build_model, small_model
 from testing.untrained import DIGITS
 
 # By hand: positions of the output times weights of the kernel.
@@ -40,28 +38,21 @@ BASELINE = 24 * 24 * 25 * 512 + 8 * 8 * 25 * 512 * 256 + 4096 * 1024 + 1024 * 10
 )
 def test_published_networks(name, expected):
     model = build_model(name, DIGITS, 1, find_model(name).hparams())
-    assert multiply_adds(model, DIGITS) == expected
+    assert model.multiply_adds() == expected
 
 
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_every_model_is_counted(name):
-    model = small_model(name, num_targets=2)
-    assert multiply_adds(model, small_shape(name)) > 1000
+    assert small_model(name, num_targets=2).multiply_adds() > 1000
 
 
 @pytest.mark.parametrize("is_nested", [False, True])
 def test_a_layer_without_a_rule_gives_none(is_nested):
-    class Unknown(Classifier):
-        def __init__(self):
-            super().__init__(DIGITS, 1, BaseHParams())
-            self.layer = keras.layers.PReLU()
-            if is_nested:
-                self.layer = keras.Sequential([self.layer])
-
-        def call(self, x):
-            return {keys.LOGITS: self.layer(x[keys.IMAGES])}
-
-    assert multiply_adds(Unknown(), DIGITS) is None
+    layer = keras.layers.PReLU()
+    layer = keras.Sequential([layer]) if is_nested else layer
+    row = Model(lambda images, num_classes: {keys.LOGITS: layer(images)})
+    model = Classifier(row, DIGITS, 1, row.hparams())
+    assert model.multiply_adds() is None
 
 
 SELF_ROUTING = ((1, 1), (1, 2), (1, 1), (1, 2), (1, 1), (1, 2), (1, 1))
@@ -90,5 +81,4 @@ SELF_ROUTING = ((1, 1), (1, 2), (1, 1), (1, 2), (1, 1), (1, 2), (1, 1))
     ],
 )
 def test_receptive_fields_are_those_of_the_layers_before(name, expected):
-    model = small_model(name)
-    assert model.receptive_field(model.hparams) == expected
+    assert small_model(name).receptive_field() == expected

@@ -18,7 +18,8 @@ def test_the_network_equals_numpy():
     x = example_batch(SMALLEST, 1, size=1)[0]["images"]
     found = model({"images": x})
 
-    def weights(layer):
+    def weights(name):
+        layer = model.network.get_layer(name)
         return [w.astype("float64") for w in layer.get_weights()]
 
     def route(poses, activations, beta_u, beta_a, votes):
@@ -28,18 +29,18 @@ def test_the_network_equals_numpy():
         )
         return out
 
-    kernel, biases = weights(model.conv1)
+    kernel, biases = weights("conv1")
     hidden = numpy_oracle.convolution(x, kernel, 2, "VALID")
     hidden = np.maximum(hidden + biases, 0)
-    pose_weights, pose_biases, kernel, biases = weights(model.primary)
+    pose_weights, pose_biases, kernel, biases = weights("primary_capsules")
     poses = (hidden @ pose_weights + pose_biases).reshape(1, 7, 7, 2, 16)
     activations = 1 / (1 + np.exp(-(hidden @ kernel + biases)))
-    for layer, strides in zip(model.routed, (2, 1), strict=True):
-        kernel, *betas = weights(layer)
+    for name, strides in (("conv_capsules1", 2), ("conv_capsules2", 1)):
+        kernel, *betas = weights(name)
         votes = em_oracle.conv_votes(poses, kernel[None], strides, "VALID")
         out = route(poses, activations, *betas, votes)
         poses, activations = out[..., :16], out[..., 16]
-    kernel, *betas = weights(model.classes)
+    kernel, *betas = weights("class_capsules")
     votes = em_oracle.class_votes(poses, kernel[None], True)
     out = route(poses, activations, *betas, votes)
     poses, activations = out[:, 0, 0, :, :16], out[:, 0, 0, :, 16]

@@ -32,10 +32,7 @@ SMALL_MATRICES = find_model("matrix_capsule").hparams.PRESETS["small"]
 
 # Every model needs an entry.
 WEIGHT_COUNTS = {
-    "capsule": [
-        (MNIST, {}, 8_215_728),
-        (MNIST, {"remake": False}, 6_804_384),
-    ],
+    "capsule": [(MNIST, {}, 8_215_728), (MNIST, {"remake": False}, 6_804_384)],
     # 25*512+512 + 25*512*256+256 + 4*4*256*1024+1024 + 1024*10+10
     "baseline": [(MNIST, {}, 13_312 + 3_277_056 + 4_195_328 + 10_250)],
     # 9*64+64 + 9*64*64+64 + 9*64*128+128 + 9*128*128+128, then 128*160, or
@@ -352,9 +349,10 @@ def test_other_hyper_parameters_change_the_network_or_the_loss(
     first = small_hparams(name, **usual)
     second = small_hparams(name, **usual, **{field: value})
     # networks_test.py shows the effects of the network's arguments.
-    assert first.options() != second.options() or loss_of(
-        name, **usual
-    ) != pytest.approx(loss_of(name, **usual, **{field: value}), rel=1e-6)
+    options = [h.options(MODELS[name].network) for h in (first, second)]
+    assert options[0] != options[1] or loss_of(name, **usual) != pytest.approx(
+        loss_of(name, **usual, **{field: value}), rel=1e-6
+    )
 
 
 def test_self_routing_starts_with_equal_classes_and_all_weights_decay():

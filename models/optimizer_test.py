@@ -7,21 +7,19 @@ import tensorflow as tf
 from keras import ops
 
 from input_data import keys
-from models.optimizer import (
-    OPTIMIZERS,
-    compile_model,
-    orthogonalize,
-)
-from models.table import find_model
+from models.optimizer import OPTIMIZERS, compile_model, make_schedule
+from models.orthogonalize import orthogonalize
 from testing import untrained
-from testing.small_models import build_model, example_batch
+from testing.small_models import example_batch, small_model
 
-HParams = find_model("capsule").hparams
-make_schedule = CapsuleModel.make_schedule
+
+def rates(max_steps=None, **hparams):
+    """The learning rate by step, of a model with the reference's defaults."""
+    return make_schedule(small_model("baseline", **hparams), max_steps)
 
 
 @pytest.mark.parametrize(
-    ("schedule", "rates"),
+    ("schedule", "expected"),
     [
         # At steps 0, 1000, 2000 and a million.
         ("exponential", [0.001, 0.001 * 0.96**0.5, 0.00096, 1e-6]),
@@ -29,11 +27,11 @@ make_schedule = CapsuleModel.make_schedule
         ("linear", [0.001, 0.00075, 0.0005, 0.0]),
     ],
 )
-def test_schedules(schedule, rates):
-    rate = make_schedule(HParams(schedule=schedule), max_steps=4000)
+def test_schedules(schedule, expected):
+    rate = rates(schedule=schedule, max_steps=4000)
     steps = (0, 1000, 2000, 1_000_000)
     assert [float(rate(s)) for s in steps] == pytest.approx(
-        rates, rel=1e-5, abs=1e-9
+        expected, rel=1e-5, abs=1e-9
     )
 
 
@@ -56,8 +54,7 @@ def test_adam(name, epsilon):
     scales = np.array([0.0, 1e-6, 1.0, 1e3])
     gradients = scales * generator.normal(size=(5, 3, 4))
     variable = keras.Variable(start)
-    schedule = make_schedule(HParams(decay_steps=2))
-    adam = OPTIMIZERS[name](schedule, epsilon=epsilon)
+    adam = OPTIMIZERS[name](rates(decay_steps=2), epsilon=epsilon)
     weights = start.astype("float64")
     m = v = np.zeros_like(weights)
     for step, gradient in enumerate(gradients, start=1):
@@ -95,7 +92,7 @@ def test_muon(shape):
     start = generator.normal(size=shape).astype("float32")
     gradients = 1e-3 * generator.normal(size=(4, *shape))
     variable = keras.Variable(start)
-    muon = OPTIMIZERS["muon"](make_schedule(HParams(decay_steps=2)))
+    muon = OPTIMIZERS["muon"](rates(decay_steps=2))
     for gradient in gradients:
         muon.apply([ops.convert_to_tensor(gradient, "float32")], [variable])
     columns = shape[-1]
@@ -129,9 +126,7 @@ def test_the_optimizer_scales_a_float16_loss_once():
 def test_one_optimizer_continues_from_the_state_of_the_other(before, after):
     generator = np.random.default_rng(4)
     variable = keras.Variable(generator.normal(size=(3, 4, 5)).astype("f4"))
-    first, second = (
-        OPTIMIZERS[name](make_schedule(HParams())) for name in (before, after)
-    )
+    first, second = (OPTIMIZERS[name](rates()) for name in (before, after))
     second.build([variable])
     for step in range(101):
         optimizer = first if step < 100 else second
@@ -184,8 +179,9 @@ def float64_loss(weights, x, y, routing):
 
 def test_five_steps_equal_a_float64_computation():
     shape = keys.ImageShape(19, 17, 1, 3)
-    hparams = HParams(num_prime_capsules=2, decay_steps=3, decay_rate=0.8)
-    model = build_model("capsule", shape, 1, hparams, seed=4)
+    hparams = {"conv_channels": 256, "primary_atoms": 8, "class_atoms": 16}
+    hparams |= {"num_prime_capsules": 2, "decay_steps": 3, "decay_rate": 0.8}
+    model = small_model("capsule", shape, seed=4, **hparams)
     compile_model(model)
     x, y = example_batch(shape, 1, size=6)
     weights = initial = [
@@ -196,7 +192,7 @@ def test_five_steps_equal_a_float64_computation():
     for step in range(5):
         with tf.GradientTape() as tape:
             tape.watch(weights)
-            loss = float64_loss(weights, x, y, hparams.routing)
+            loss = float64_loss(weights, x, y, model.hparams.routing)
         rate = 0.001 * 0.8 ** (step / 3)
         parts = zip(weights, m, v, tape.gradient(loss, weights), strict=True)
         moved = [adam_step(*part, step + 1, rate) for part in parts]

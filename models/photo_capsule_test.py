@@ -16,7 +16,7 @@ from common.errors import Interrupted, UserError
 from config import Config
 from input_data.keys import ImageShape
 from models.optimizer import compile_model
-from models.photo_capsule import PhotoCapsuleModel
+from models.photo_model import PhotoModel
 from testing import untrained
 from testing.saved_arrays import assert_same_state
 from testing.small_models import shallow_backbone, small_model
@@ -159,13 +159,13 @@ def test_gray_images_are_repeated():
 def test_what_needs_the_images_stores_no_features():
     frozen = {"train_backbone": False, "share_weights": True}
     model = small_model(NAME, remake=True, **frozen)
-    assert not model.takes_any_size(model.hparams)
+    assert not model.row.fits_any_size(model.hparams)
     assert model.training_data("data", 0, None) == "data"
-    strides = math.prod(s for _, s, _ in model.receptive_field(model.hparams))
+    strides = math.prod(s for _, s, _ in model.receptive_field())
     grid = model.activations(IMAGES)["features"].shape[1:3]
     assert grid == (math.ceil(32 / strides), math.ceil(36 / strides))
     model = small_model(NAME, num_targets=2, remake=False, **frozen)
-    assert model.takes_any_size(model.hparams)
+    assert model.row.fits_any_size(model.hparams)
     assert model.training_data("data", 0, None) == "data"
 
 
@@ -204,11 +204,7 @@ def logits(path, settings):
 def test_kept_features_train_as_computed_ones(settings, tmp_path, monkeypatch):
     kept = train(settings, tmp_path / "kept", max_steps=3)
     with monkeypatch.context() as patch:
-        patch.setattr(
-            PhotoCapsuleModel,
-            "training_data",
-            lambda self, data, *options: data,
-        )
+        patch.setattr(PhotoModel, "training_data", lambda *data: data[1])
         computed = train(settings, tmp_path / "computed", max_steps=3)
     assert_same_state(kept, computed, rtol=1e-3, atol=1e-5)
     np.testing.assert_allclose(
@@ -233,7 +229,7 @@ def test_ctrl_c_stops_before_the_first_step(settings, tmp_path, monkeypatch):
     def stop(*arguments):
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(PhotoCapsuleModel, "training_data", stop)
+    monkeypatch.setattr(PhotoModel, "training_data", stop)
     with pytest.raises(Interrupted):
         train(settings, tmp_path, max_steps=1)
 
@@ -259,8 +255,9 @@ def test_averages_belong_to_the_weights_trained_before(tmp_path, trains_all):
     opened.load(model, new)
     for found, wanted in zip(model.get_weights(), expected, strict=True):
         np.testing.assert_array_equal(found, wanted)
-    assert opened.can_continue(other(learning_rate=0.5))
-    assert not any(opened.can_continue(a) for a in (new, other(ema=0.0)))
+    assert opened.can_continue(other(learning_rate=0.5).build())
+    for changed in (new, other(ema=0.0)):
+        assert not opened.can_continue(changed.build())
     compile_model(model)
     with pytest.raises(UserError, match="could not be loaded"):
         opened.load(model, new)

@@ -48,7 +48,7 @@ def test_shared_capsules_equal_numpy_at_any_size(hparams, rule, size):
     model = small_model(
         "shared_capsule", keys.ImageShape(*size, 2, 3), **hparams
     )
-    is_shared = model.takes_any_size(model.hparams)
+    is_shared = model.row.fits_any_size(model.hparams)
     other = small_model("shared_capsule")
     weights = random_weights(other if is_shared else model)
     model.set_weights(weights)

@@ -117,7 +117,7 @@ class Model:
       has_lengths: bool, whether the scores of a network with capsules are
         lengths or activations of capsules.
       any_size: bool, whether the same weights fit images of every size, unless
-        a hyper-parameter `share_weights` is False.
+        a hyper-parameter `share_weights` is False or `remake` is True.
       xla: bool, whether TensorFlow uses XLA even on CPUs. XLA is faster for
         networks of many small operations.
       full_float32: bool, whether GPUs compute float32 products exactly.
@@ -166,7 +166,9 @@ class Model:
 
     def fits_any_size(self, hparams):
         """Whether the same weights fit images of every size."""
-        return self.any_size and getattr(hparams, "share_weights", True)
+        is_shared = getattr(hparams, "share_weights", True)
+        has_decoder = getattr(hparams, "remake", False)
+        return self.any_size and is_shared and not has_decoder
 
 
 def find_model(name):
@@ -354,6 +356,7 @@ MODELS = {
         defaults={"remake": False},
         routed_layer="classes",
         grid="primary",
+        any_size=True,
         classifier=PhotoModel,
     ),
     "pooling": Model(

@@ -27,7 +27,8 @@ _LARGE = {"branches", "kernel_size"}
 
 def options(name):
     """The arguments of a small network on which others have an effect."""
-    found = small_hparams(name).options()
+    found = small_hparams(name).options(MODELS[name].network)
+    found.pop("backbone_weights", None)
     if "num_routing" in found:
         found["num_routing"] = 3
     if name == "matrix_capsule":

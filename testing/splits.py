@@ -2,6 +2,7 @@
 
 import numpy as np
 
+import resolve
 from config import Config
 from input_data import registry
 from input_data.images import LabeledImages
@@ -11,7 +12,7 @@ def load(name, split, data_dir=None, **settings):
     """The `Pipeline` of a `Split` of the data set `name`."""
     settings["data_dir"] = data_dir and str(data_dir)
     config = Config(dataset=name, validate=split.is_held_out, **settings)
-    return registry.load(config, split.is_training)
+    return registry.load(resolve.with_defaults(config), split.is_training)
 
 
 def batches(pipeline, batch_size, start, stop, seed=0):

@@ -2,6 +2,7 @@
 
 import pathlib
 
+import resolve
 from config import Config
 from input_data.keys import ImageShape
 from models.architecture import Architecture
@@ -28,6 +29,6 @@ def save(folder, network, architecture, **settings):
     Creates the folder if it does not exist.
     """
     pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
-    run_settings = Config(**settings).run_settings()
-    described = checkpoint.Checkpoint(0, architecture, run_settings)
+    recorded = resolve.recorded(Config(**settings))
+    described = checkpoint.Checkpoint(0, architecture, recorded)
     return str(checkpoint.save(folder, network, described))

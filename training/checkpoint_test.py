@@ -141,22 +141,6 @@ def test_other_splits_are_refused(
         opened.check_same_data(config, spec)
 
 
-@pytest.mark.parametrize(
-    ("settings", "resize"),
-    [
-        ({"image_size": 8}, "stretch"),
-        ({"image_size": None}, None),
-        ({"image_size": 8, "resize": None}, None),
-        ({"image_size": 8, "resize": "crop"}, "crop"),
-    ],
-)
-def test_earlier_versions_stretched(trained, tmp_path, settings, resize):
-    path = save(tmp_path, trained, dataset="images", **settings)
-    opened = open_checkpoint(path)
-    config = Config().with_defaults_from(opened.run_settings)
-    assert config.resize == resize
-
-
 def test_the_first_version_of_the_format_is_read():
     opened = open_checkpoint(FIXTURE / "model.ckpt-200")
     network = opened.architecture.build()

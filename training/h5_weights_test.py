@@ -113,16 +113,18 @@ def test_network_of_efficient_capsnet(tmp_path):
     architecture, model = load(tmp_path / "efficient_capsnet_MNIST.h5")
     assert architecture.model == "efficient_capsule"
     expected = {
-        model.primary_capsule: [kernel[:, :, 0], bias],
-        model.class_capsule: [weights, biases[..., 0]],
-        model.decoder: list(dense.values()),
+        "primary_capsule": [kernel[:, :, 0], bias],
+        "class_capsule": [weights, biases[..., 0]],
     }
-    for number, layer in enumerate(model.convolutions, 9):
-        prefix = f"CapsNet/conv2d_{number}"
-        expected[layer] = [arrays[f"{prefix}/{n}"] for n in ("kernel", "bias")]
-    for number, layer in enumerate(model.normalizations, 9):
-        prefix = f"CapsNet/batch_normalization_{number}"
-        expected[layer] = [arrays[f"{prefix}/{name}"] for name in statistics]
+    for number in range(1, 5):
+        prefix = f"CapsNet/conv2d_{number + 8}/"
+        names = "kernel", "bias"
+        expected[f"conv{number}"] = [arrays[prefix + name] for name in names]
+        prefix = f"CapsNet/batch_normalization_{number + 8}/"
+        names = statistics
+        expected[f"norm{number}"] = [arrays[prefix + name] for name in names]
+    expected = {model.network.get_layer(k): v for k, v in expected.items()}
+    expected[model.decoder] = list(dense.values())
     assert sum(map(len, expected.values())) == len(model.weights)
     for layer, values in expected.items():
         np.testing.assert_equal(layer.get_weights(), values)
@@ -154,4 +156,5 @@ def test_published_weights_for_smallnorb_load():
     assert architecture.shape.height == 48
     with h5py.File(path) as file:
         kernel = file["CapsNet/digit_caps/W:0"][()]
-    np.testing.assert_array_equal(model.class_capsule.kernel, kernel)
+    found = model.network.get_layer("class_capsule").kernel
+    np.testing.assert_array_equal(found, kernel)

@@ -9,6 +9,7 @@ import pytest
 
 from config import Config
 from input_data import registry
+from resolve import with_defaults
 from testing import untrained
 from testing.events import scalars
 from testing.tiny_files import NUM_TEST, write_arrays
@@ -43,9 +44,8 @@ def made(folder, classes, checkpoint=None, **settings):
     settings = {"eval_size": NUM_TEST, **settings}
     if classes is PAIRS:
         settings["num_targets"] = 2
-    config = Config(
-        train=False, dataset="arrays", data_dir=str(folder), **settings
-    )
+    settings |= {"dataset": "arrays", "data_dir": str(folder)}
+    config = with_defaults(Config(train=False, **settings))
     pipeline = registry.load(config, train=False)
     labels, predicted = (k_hot(c)[: config.eval_size] for c in classes)
     # The longest capsule of one image is too short to be sure.

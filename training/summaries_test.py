@@ -4,11 +4,12 @@ import tensorflow as tf
 from tensorboard.plugins.hparams import metadata
 
 from input_data import keys
+from models.architecture import Architecture
 from models.table import find_model
 from testing.events import events_of
 from testing.untrained import DIGITS
-from training import summaries
-from training.checkpoint import Architecture, Checkpoint
+from training import summaries, verbose_summaries
+from training.checkpoint import Checkpoint
 
 
 def written(folder, write):
@@ -32,7 +33,8 @@ def test_histograms_equal_those_of_tensorflow(tmp_path, shape):
     # Ours leave out what is not finite.
     more = np.float32([np.nan, *values.ravel(), np.inf])
     ours = written(
-        tmp_path / "ours", lambda: summaries._write_histogram("a/b", more, 7)
+        tmp_path / "ours",
+        lambda: verbose_summaries._write_histogram("a/b", more, 7),
     )
     theirs = written(
         tmp_path / "theirs", lambda: tf.summary.histogram("a/b", values, 7)
@@ -96,7 +98,8 @@ def test_reconstructions_stand_under_their_targets(tmp_path):
     y = dict(zip(keys.RECONS_BY_TARGET, targets, strict=True))
     outputs = dict(zip(keys.RECONS_BY_TARGET, reconstructions, strict=True))
     writer = summaries.SummaryWriter(tmp_path)
-    writer.reconstructions(lambda given: outputs, x, y, step=3)
+    arguments = lambda given: outputs, x, y, 3
+    verbose_summaries.write_reconstructions(writer, *arguments)
     (event,) = events_of(tmp_path).Tensors("reconstruction")
     assert event.step == 3
     _, _, *pictures = event.tensor_proto.string_val

@@ -14,11 +14,11 @@ import tensorflow as tf
 
 from common.errors import UserError
 from input_data import keys
+from models.architecture import Architecture
 from models.optimizer import compile_model
 from models.table import find_model
 from testing import numpy_oracle
 from training import tf1_checkpoint
-from training.checkpoint import Architecture
 from training.formats import open_checkpoint
 from training.tf1_checkpoint import Tf1Checkpoint
 
@@ -244,13 +244,12 @@ def test_conversion_keeps_weights_moments_and_step(tmp_path, slots):
     compile_model(model, max_steps=1)
     opened.load(model, architecture)
     assert int(model.optimizer.iterations.numpy()) == 7
-    np.testing.assert_array_equal(
-        model.conv1.kernel.numpy(), values["conv1/weights"]
-    )
-    moment = moment_of(model, model.conv1.kernel, "velocity")
+    kernel = model.network.get_layer("conv1").kernel
+    np.testing.assert_array_equal(kernel, values["conv1/weights"])
+    moment = moment_of(model, kernel, "velocity")
     expected = values["conv1/weights/Adam_1"] if slots else 0 * moment
     np.testing.assert_array_equal(moment, expected)
-    weights = model.capsule2.kernel
+    weights = model.network.get_layer("capsule2").kernel
     for slot in ("momentum", "velocity"):  # permuted like their weights
         moment = moment_of(model, weights, slot)
         np.testing.assert_array_equal(moment, slots * weights.numpy())

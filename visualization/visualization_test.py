@@ -15,7 +15,6 @@ from common.errors import UserError
 from config import Config
 from input_data.keys import ImageShape
 from input_data.registry import Split
-from models.graph import image_size
 from testing import numpy_oracle, splits, untrained
 from testing.events import events_of
 from testing.pictures import assert_images, cells
@@ -64,7 +63,7 @@ def decoder_in_numpy(subject, capsule, label):
     capsules = np.tile(capsule, (1, 10, 1))
     weights = subject.model.decoder.get_weights()
     image = numpy_oracle.decoder(capsules, [label], weights)
-    return image.reshape(image_size(subject.pipeline.spec.shape))
+    return image.reshape(subject.model.network.input.shape[1:])
 
 
 def test_figures_of_a_checkpoint(tmp_path):

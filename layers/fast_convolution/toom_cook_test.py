@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from keras import ops
 
-from layers import toom_cook
 from layers.backends import cpu_has_bfloat16_products
+from layers.fast_convolution import toom_cook
 from layers.fast_convolution.toom_cook import Plan, axes
 from testing import numpy_oracle
 from testing.gradients import value_and_gradients

@@ -2,13 +2,15 @@ import functools
 import inspect
 import json
 import re
+import types
 
 import keras
 import numpy as np
 import pytest
 
 import layers
-from models.table import MODELS, find_model
+from models.optimizer import make_schedule
+from models.table import MODELS
 from testing.random_networks import (
     OUTPUTS,
     build,
@@ -115,36 +117,41 @@ def test_arguments_are_documented_and_have_the_defaults_of_the_model(name):
     documentation = inspect.getdoc(build)
     assert [p for p in parameters if p not in documentation] == []
     found = {p: parameters[p].default for p in parameters}
-    expected = find_model(name).hparams().options()
-    expected.pop("train_backbone", None)  # random weights must be trained
+    expected = MODELS[name].hparams().options(build)
+    for of_photographs in ("backbone_weights", "train_backbone"):
+        expected.pop(of_photographs, None)
     assert {p: found[p] for p in expected} == expected
 
 
+MARGINS = "margin", "deepcaps_margins", "su_margins", "summed_margins"
 LOSSES = {
-    None: "cross-entropy",
-    "margin": "`margin_loss`",
-    "softmax": "cross-entropy|`softmax_loss`",
+    "cross_entropy": "cross-entropy",
+    "softmax": "`softmax_loss`",
     "spread": "`spread_loss`",
+    **dict.fromkeys(MARGINS, "`margin_loss`"),
 }
 
 
 @every_network
 def test_documented_training_is_that_of_the_model(name):
     documentation = inspect.getdoc(getattr(layers.networks, name))
-    model, hparams = find_model(name), find_model(name).hparams()
+    row, hparams = MODELS[name], MODELS[name].hparams()
     loss, epsilon, rate = re.search(
         r"^Loss: (.*)\. Adam: epsilon (.*), learning rate (.*)\.$",
         documentation,
         re.MULTILINE,
     ).groups()
-    assert float(epsilon) == model.adam_epsilon
-    schedule = model.make_schedule(hparams)
-    for step in (0, 1000, 5000, 100_000):
-        found = max(eval(rate, {"step": step, "max": max}), 1e-6)
+    assert float(epsilon) == row.adam_epsilon
+    schedule = make_schedule(types.SimpleNamespace(row=row, hparams=hparams))
+    for step in (0, 999, 3749, 3750, 100_000, 400_000):
+        found = eval(rate, {"step": step, "max": max})
+        found = max(found, row.schedule.get("smallest", 1e-6))
         assert found == pytest.approx(float(schedule(step)), rel=1e-4)
     # The reference has the margin loss of the baseline's unbounded logits.
-    kind = "softmax" if name == "baseline" else hparams.loss_type
-    assert re.match(LOSSES[kind], loss)
+    kind = getattr(hparams, "loss_type", row.loss.__name__)
+    if name in ("baseline", "homogeneous_capsule"):
+        kind = "cross_entropy"  # its network ends with a softmax
+    assert loss.startswith(LOSSES[kind])
     _, _, decay = loss.partition("weight decay ")
     assert float(decay or 0) == getattr(hparams, "weight_decay", 0)
 

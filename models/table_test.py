@@ -1,6 +1,5 @@
 """Models outside the project: training, resuming and regularizers."""
 
-import dataclasses
 import types
 
 import keras
@@ -10,13 +9,10 @@ import pytest
 import experiment
 import layers
 from common.errors import UserError
-from common.flags import field
 from config import Config
 from input_data import keys
-from models.classifier import Classifier
-from models.hparams import BaseHParams, size
 from models.optimizer import compile_model
-from models.table import find_model
+from models.table import Model, find_model
 from testing.events import scalars
 from testing.saved_arrays import assert_same_state
 from testing.small_models import (
@@ -28,49 +24,31 @@ from testing.small_models import (
 from testing.untrained import DIGITS
 from training.formats import open_checkpoint
 
-TOY = f"{__name__}:ToyModel"
+
+def toy(images, num_classes, *, units: int = 4, penalty: str = "none"):
+    """A convolution and the mean of its outputs over all positions.
+
+    Args:
+      units: int, channels of the convolution.
+      penalty: str, weights with a regularizer.
+    """
+    hidden = keras.layers.Conv2D(units, 5, 3, activation="relu")(images)
+    l2 = {f"{penalty}_regularizer": keras.regularizers.L2()}
+    classes = keras.layers.Dense(
+        num_classes, **(l2 if penalty != "none" else {})
+    )
+    pooled = keras.layers.GlobalAveragePooling2D()(hidden)
+    return {"conv1": hidden, keys.LOGITS: classes(pooled)}
 
 
-@dataclasses.dataclass(frozen=True)
-class ToyHParams(BaseHParams):
-    momentum: float = field(0.9, "momentum of SGD", above=0)
-    penalty: str = field("none", "regularizer of the last layer")
-    units: int = size(4, "channels of the convolution")
+def loss_with_step(labels, scores, step, hparams):
+    """A loss whose thousands are the step."""
+    step = 0.0 if step is None else keras.ops.cast(step, "float32")
+    return 1000 * step + (1 + step) * layers.softmax_loss(labels, scores)
 
 
-class ToyModel(Classifier):
-    """A convolution and the mean of its outputs over all positions."""
-
-    HParams = ToyHParams
-
-    def __init__(self, shape, num_targets, hparams, **kwargs):
-        super().__init__(shape, num_targets, hparams, **kwargs)
-        self.conv1 = keras.layers.Conv2D(
-            hparams.units, 5, strides=3, activation="relu", name="conv1"
-        )
-        self.pool = keras.layers.GlobalAveragePooling2D()
-        self.classes = keras.layers.Dense(shape.num_classes, name="classes")
-        if hparams.penalty != "none":
-            l2 = keras.regularizers.L2()
-            setattr(self.classes, f"{hparams.penalty}_regularizer", l2)
-
-    def activations(self, images):
-        hidden = self.conv1(images)
-        return {"conv1": hidden, "classes": self.classes(self.pool(hidden))}
-
-    def call(self, x):
-        return {keys.LOGITS: self.activations(x[keys.IMAGES])["classes"]}
-
-    def classification_loss(self, labels, outputs, step):
-        """A loss whose thousands are the step."""
-        step = 0.0 if step is None else keras.ops.cast(step, "float32")
-        loss = layers.CLASSIFICATION_LOSSES["softmax"]
-        return 1000 * step + (1 + step) * loss(labels, outputs[keys.LOGITS])
-
-    @classmethod
-    def make_optimizer(cls, hparams, max_steps=None):
-        rate = cls.make_schedule(hparams, max_steps)
-        return keras.optimizers.SGD(rate, hparams.momentum)
+TOY_MODEL = Model(toy, loss_with_step)
+TOY = f"{__name__}:TOY_MODEL"
 
 
 def test_a_model_trains_and_resumes(tmp_path):
@@ -78,7 +56,7 @@ def test_a_model_trains_and_resumes(tmp_path):
     for folder, max_steps in ((whole, 5), (parts, 2), (parts, 5)):
         config = Config(
             model=TOY,
-            hparams_override="units=3,momentum=0.5",
+            hparams_override="units=3,decay_rate=0.5",
             batch_size=8,
             summary_step=1,
             summary_dir=str(folder),
@@ -94,15 +72,15 @@ def test_a_model_trains_and_resumes(tmp_path):
     # A resumed training ends with the same bits.
     assert_same_state(*(f / "train" / "model.ckpt-5" for f in (whole, parts)))
     hparams = open_checkpoint(whole, TOY).architecture.hparams
-    assert hparams == ToyHParams(units=3, momentum=0.5)
+    assert hparams == TOY_MODEL.hparams(units=3, decay_rate=0.5)
 
 
 def test_regularizers_count_in_the_loss():
     x, y = example_batch(DIGITS, 1)
     losses = {}
     for penalty in ("none", "kernel", "activity"):
-        model = build_model(TOY, DIGITS, 1, ToyHParams(penalty=penalty))
-        compile_model(model)
+        hparams = TOY_MODEL.hparams(penalty=penalty)
+        compile_model(model := build_model(TOY, DIGITS, 1, hparams))
         losses[penalty] = model.test_on_batch(x, y, return_dict=True)
     for logs in losses.values():
         cost = logs["batch_classification_cost"]

@@ -17,8 +17,12 @@ from input_data.registry import EMBEDDED, find_data_set
 from training import inference
 from training.evaluate import Evaluator
 from training.scores import predicted_classes
-from visualization.drawing import to_rgb, two_colors
-from visualization.trained_model import TrainedModel, covered_part
+from visualization.drawing import to_rgb
+from visualization.trained_model import (
+    TrainedModel,
+    covered_part,
+    two_colors,
+)
 
 _COUPLINGS = "couplings"
 # Images of twice as many pixels are refused, as anyone may send them.

@@ -6,7 +6,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from testing.pictures import assert_images, cells
-from visualization import drawing
+from visualization import drawing, lines, trained_model
 
 RNG = np.random.default_rng(0)
 
@@ -30,7 +30,7 @@ def test_values_outside_0_and_1_are_scaled(values):
 
 def test_the_first_of_two_objects_is_magenta_the_second_green():
     first, second = RNG.uniform(size=(2, 4, 5, 2))
-    found = drawing.two_colors(first, second)
+    found = trained_model.two_colors(first, second)
     for channel, image in enumerate((first, second, first)):
         np.testing.assert_allclose(found[..., channel], image.mean(axis=-1))
 
@@ -85,7 +85,7 @@ def test_logarithmic_axes_have_plain_numbers(name):
 
 def test_sixteen_lines_differ_in_print_and_color():
     axes = Figure().subplots()
-    drawing.distinguish_lines(axes)
+    lines.distinguish_lines(axes)
     lines = [axes.plot([0, 1])[0] for _ in range(16)]
     assert len({line.get_marker() for line in lines}) == 16
     looks = {(line.get_color(), line.get_linestyle()) for line in lines}

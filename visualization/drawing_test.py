@@ -6,7 +6,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from testing.pictures import assert_images, cells
-from visualization import drawing, lines, trained_model
+from visualization import drawing, trained_model
+from visualization.lines import distinguish_lines
 
 RNG = np.random.default_rng(0)
 
@@ -85,7 +86,7 @@ def test_logarithmic_axes_have_plain_numbers(name):
 
 def test_sixteen_lines_differ_in_print_and_color():
     axes = Figure().subplots()
-    lines.distinguish_lines(axes)
+    distinguish_lines(axes)
     lines = [axes.plot([0, 1])[0] for _ in range(16)]
     assert len({line.get_marker() for line in lines}) == 16
     looks = {(line.get_color(), line.get_linestyle()) for line in lines}

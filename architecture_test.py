@@ -14,18 +14,19 @@ ALLOWED = {("visualization", "config")}
 
 
 def rows():
-    """Name of a package or of config.py -> vertical position of its row."""
+    """Name of a package or a module -> vertical position of its row."""
     heading = r'y="(\d+)" text-anchor="middle" font-weight="bold">([a-z_]+)'
     found = re.findall(heading, PICTURE.read_text())
     return {name: int(position) for position, name in found}
 
 
 ROWS = rows()
-PACKAGES = sorted(set(ROWS) - {"commands", "config"})
+MODULES = "config", "resolve"
+PACKAGES = sorted(set(ROWS) - {"commands", *MODULES})
 COMMANDS = sorted(
     path.stem
     for path in ROOT.glob("*.py")
-    if path.stem not in ("config", "conftest", "setup")
+    if path.stem not in (*MODULES, "conftest", "setup")
     and not path.stem.endswith("_test")
 )
 
@@ -43,12 +44,12 @@ def violations(name, source):
 
 
 def product_files(name):
-    """The files of a package, or the one of a command or of config.py."""
+    """The files of a package, or the one of a command or a module."""
     paths = [*(ROOT / name).rglob("*.py")] or [ROOT / f"{name}.py"]
     return [path for path in paths if not path.stem.endswith("_test")]
 
 
-@pytest.mark.parametrize("name", [*PACKAGES, "config", *COMMANDS])
+@pytest.mark.parametrize("name", [*PACKAGES, *MODULES, *COMMANDS])
 def test_imports_come_from_rows_below(name):
     wrong = {
         str(path.relative_to(ROOT)): found

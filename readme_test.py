@@ -18,6 +18,7 @@ from input_data import keys
 from input_data.registry import load
 from models.hparams import parse_overrides
 from models.table import find_model
+from resolve import with_defaults
 from testing import untrained
 from testing.commands import output_of
 
@@ -63,7 +64,7 @@ def test_python_blocks_run(page, tmp_path, monkeypatch):
     }
     small = "num_classes=10, conv_channels=4, num_prime_capsules=2"
     for block in blocks("python", page):
-        if "(Classifier)" in block:
+        if "models.table" in block:
             model = write_own_model(block, tmp_path)
             _train_own("model", model, 360, monkeypatch, tmp_path)
         elif "def load(split" in block:
@@ -81,9 +82,9 @@ def test_python_blocks_run(page, tmp_path, monkeypatch):
 def test_networks_with_two_routed_layers_learn():
     names = {}
     for block in blocks("python", ROOT / "docs" / "architecture.md"):
-        if "Classifier" not in block and "RoutingRule" not in block:
+        if "models.table" not in block and "RoutingRule" not in block:
             exec(block, names)
-    pipeline = load(Config(dataset="digits"), True)
+    pipeline = load(with_defaults(Config(dataset="digits")), True)
     ((x, y),) = pipeline.evaluation_batches(500, stop=500)
     images = x[keys.IMAGES]
     strokes = np.eye(2)[(images[..., 0] > 0.4).astype(int)]
@@ -102,9 +103,9 @@ def test_networks_with_two_routed_layers_learn():
 
 
 def write_own_model(block, folder):
-    """Writes the module that a page defines; returns MODULE:CLASS."""
+    """Writes the module that a page defines; returns MODULE:NAME."""
     (module,) = re.findall(r'^"""(\w+)\.py:', block)
-    (name,) = re.findall(r"class (\w+)\(Classifier\)", block)
+    (name,) = re.findall(r"^(\w+) = Model\(", block, re.MULTILINE)
     (folder / f"{module}.py").write_text(block)
     return f"{module}:{name}"
 
@@ -130,7 +131,7 @@ def _train_own(flag, name, num_examples, monkeypatch, folder):
 @pytest.mark.slow
 def test_commands_accept_a_model_in_a_file(tmp_path):
     blocks_of_page = blocks("python", ROOT / "docs" / "architecture.md")
-    (block,) = (b for b in blocks_of_page if "(Classifier)" in b)
+    (block,) = (b for b in blocks_of_page if "models.table" in b)
     model = write_own_model(block, tmp_path)
 
     def run(program, *arguments):
@@ -141,8 +142,8 @@ def test_commands_accept_a_model_in_a_file(tmp_path):
         f"--settings={model}-two --batch_size=8 --hparams_override=types=2",
         *("--eval_size=20", "--steps=4", f"--output_dir={tmp_path}/out"),
     )
-    assert "| KMeansModel-two |" in compared
-    folder = tmp_path / "out" / "KMeansModel-two" / "0"
+    assert "| KMeans-two |" in compared
+    folder = tmp_path / "out" / "KMeans-two" / "0"
     flags = f"--model={model}", "--hparams_override=types=2", "--max_steps=6"
     resumed = run("experiment.py", f"--summary_dir={folder}", *flags)
     assert re.search(r"Resuming from .*model.ckpt-4", resumed)

@@ -36,7 +36,7 @@ from models.optimizer import compile_model
 from runs.pages import markdown
 from training import devices
 from training.run_report import machine, peak_megabytes
-from training.strategies import Predictor
+from training.strategies import OneDevice
 
 NUM_CLASSES = 10
 
@@ -142,7 +142,7 @@ def make_step(case, settings):
     y = {keys.LABELS: np.eye(NUM_CLASSES, dtype="float32")[labels]}
     y[keys.RECONS] = images
     if settings.inference:
-        predict = Predictor(model)
+        predict = OneDevice().make_predictor(model).predict
         return lambda: list(map(ops.convert_to_numpy, predict(x, y)))
     return lambda: model.train_on_batch(x, y)
 

@@ -39,8 +39,6 @@ _OTHER_SPLIT = {
     "divided_for_validation": _CHANGED,
     "validation_images": "the images or their order changed",
     "of_files": "training and evaluation both need --data_dir, or neither",
-    "normalized_names": "an earlier version hashed accents differently",
-    "relative_paths": "an earlier version hashed the name of the data folder",
     "seed": "add --seed={}",
     "validate": "training and evaluation both need --validate",
 }
@@ -126,8 +124,6 @@ class Checkpoint:
         if spec.split_seed is not None:
             required["seed"] = spec.split_seed
         required |= spec.split_fingerprints
-        if "validation_images" not in recorded:  # by an earlier version
-            required.pop("validation_images", None)
         # A split found by hashing must not become a split by folders.
         purposes = ("test", "validation") if config.validate else ("test",)
         for hashed in (f"divided_for_{purpose}" for purpose in purposes):
@@ -196,8 +192,6 @@ def read_checkpoint(path, model=None):
             raise UserError(
                 f"{path} needs a class to import: add --model={name}"
             )
-        if settings.get("image_size") is not None:
-            settings.setdefault("resize", "stretch")  # as earlier versions did
         hparams = find_model(name).hparams(**saved["hparams"])
         architecture = Architecture(name, shape, saved["num_targets"], hparams)
         names, trained = values["class_names"], values["trained"]

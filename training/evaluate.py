@@ -111,7 +111,9 @@ class Evaluator:
                 # All batches have one size: the last repeats its last row.
                 rows = np.minimum(range(batch_size), count - 1)
                 x, y = ({k: v[rows] for k, v in d.items()} for d in (x, y))
-                parts.append([y[keys.LABELS] > 0, *self._predictor(x, y)])
+                parts.append(
+                    [y[keys.LABELS] > 0, *self._predictor.predict(x, y)]
+                )
                 if len(parts) > _PENDING:  # inputs could fill a GPU's memory
                     keras.ops.convert_to_numpy(parts[-_PENDING][-1])
                 progress.update(count)

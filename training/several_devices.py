@@ -29,19 +29,10 @@ class MirroredDevices(Strategy):
         return self._strategy.scope()
 
     def make_predictor(self, model):
-        return _MirroredPredictor(model, self._strategy, self.count)
-
-
-class _MirroredPredictor(Predictor):
-    def __init__(self, model, strategy, count):
-        self._strategy, self._count = strategy, count
-        super().__init__(model)
-
-    def _compile(self):
-        model, strategy, count = self._model, self._strategy, self._count
+        strategy = self._strategy
 
         def own_rows(tensor):
-            parts = tf.stack(tf.split(tensor, count))
+            parts = tf.stack(tf.split(tensor, self.count))
             context = tf.distribute.get_replica_context()
             return parts[context.replica_id_in_sync_group]
 
@@ -56,7 +47,7 @@ class _MirroredPredictor(Predictor):
                 for values in strategy.run(compute, args=(x, y))
             ]
 
-        return compiled
+        return Predictor(compiled)
 
 
 class ShardedDevices(Strategy):
@@ -92,19 +83,10 @@ class ShardedDevices(Strategy):
         return int(multihost_utils.process_allgather(np.int32(value)).max())
 
     def make_predictor(self, model):
-        return _ShardedPredictor(model, self._distribution)
-
-
-class _ShardedPredictor(Predictor):
-    def __init__(self, model, distribution):
-        self._distribution = distribution
-        super().__init__(model)
-
-    def _compile(self):
         import jax
         from jax.experimental import multihost_utils
 
-        compiled = compiled_on_jax(self._model)
+        compiled = compiled_on_jax(model)
 
         def distribute(array):
             layout = self._distribution.get_data_layout(array.shape)
@@ -117,7 +99,7 @@ class _ShardedPredictor(Predictor):
             # Every process gets the scores of all.
             return multihost_utils.process_allgather(compiled(x, y), tiled=True)
 
-        return predict
+        return Predictor(predict)
 
 
 def _own_rows(batch):

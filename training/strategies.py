@@ -4,6 +4,8 @@ Every device holds all weights and computes a part of each batch.
 """
 
 import contextlib
+import dataclasses
+from collections.abc import Callable
 
 import keras
 import tensorflow as tf
@@ -15,34 +17,17 @@ from models.optimizer import jit_compile
 # JAX is imported in functions: other backends work without it.
 
 
+@dataclasses.dataclass
 class Predictor:
-    """Predicts batches by a `Classifier`; call `refresh` for new weights.
+    """Predicts batches; call `refresh` after the weights have changed.
 
-    A call takes two dicts of NumPy arrays [B, ...]; the number of devices
-    divides B. It returns scores [B, classes] and `Predictions.losses` [B, 2]; a
-    GPU may still be computing both.
+    `predict(x, y)` takes two dicts of NumPy arrays [B, ...]; the number of
+    devices divides B. It returns scores [B, classes] and `Predictions.losses`
+    [B, 2]; a GPU may still be computing both.
     """
 
-    def __init__(self, model):
-        self._model, self._spectra = model, KeptSpectra()
-        self._predict = self._compile()
-
-    def refresh(self):
-        self._spectra.update()
-
-    def __call__(self, x, y):
-        return self._predict(x, y)
-
-    def _compile(self):
-        if keras.backend.backend() == "tensorflow":
-            return _compiled_on_tensorflow(self._model, self._spectra)
-        if keras.backend.backend() == "jax" and not is_on_cpu():
-            return compiled_on_jax(self._model)
-        return self._by_batch
-
-    def _by_batch(self, x, y):
-        outputs = self._model.predict_on_batch(x)
-        return self._model.scores_and_losses(x, y, outputs)
+    predict: Callable
+    refresh: Callable = lambda: None
 
 
 class Strategy:
@@ -61,14 +46,26 @@ class Strategy:
     shard = staticmethod(lambda batches: batches)
     # The maximum of an int over all processes.
     max_over_processes = staticmethod(lambda value: value)
-    make_predictor = Predictor
+
+    def make_predictor(self, model):
+        """The `Predictor` of a `Classifier`."""
+        if keras.backend.backend() == "tensorflow":
+            return _predictor_on_tensorflow(model)
+        if keras.backend.backend() == "jax" and not is_on_cpu():
+            return Predictor(compiled_on_jax(model))
+
+        def predict(x, y):
+            return model.scores_and_losses(x, y, model.predict_on_batch(x))
+
+        return Predictor(predict)
 
 
 class OneDevice(Strategy):
     """One device."""
 
 
-def _compiled_on_tensorflow(model, spectra):
+def _predictor_on_tensorflow(model):
+    spectra = KeptSpectra()
     if (xla := jit_compile(model)) != "auto":
         model.jit_compile = xla
 
@@ -77,7 +74,7 @@ def _compiled_on_tensorflow(model, spectra):
         with spectra.in_use():
             return model.scores_and_losses(x, y, model(x, training=False))
 
-    return compiled
+    return Predictor(compiled, spectra.update)
 
 
 def compiled_on_jax(model):

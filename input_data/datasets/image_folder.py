@@ -64,11 +64,6 @@ def load(split, config):
         train, test = hold_out(files, "test")
     if split.is_held_out and "val" not in parts:
         train, test = hold_out(train, "validation")
-    keys = [(path, _key(path, root_of_classes)) for path, _ in files]
-    if fingerprints and any(key not in path.as_posix() for path, key in keys):
-        fingerprints["normalized_names"] = True
-    if fingerprints and any(key != _key(path) for path, key in keys):
-        fingerprints["relative_paths"] = True
     files = train if split.is_training else test
     if not files:
         folder = parts[part] if parts and not split.is_training else root
@@ -86,17 +81,18 @@ def load(split, config):
     return make_pipeline(data, config, split_seed=split_seed)
 
 
-def divide(files, seed, purpose, root=None):
+def divide(files, seed, purpose, root):
     """Holds out each file with probability 1/5, decided by a hash.
 
-    The hash is of `seed`, `purpose` and the path, relative to `root` or with
-    its folder's name alone. The only file of a class stays; of a larger class,
-    one file moves if all would be in one part. While the same files move,
-    adding or removing files leaves all others in their part.
+    The hash is of `seed`, `purpose` and the path relative to `root`. Two
+    exceptions: of one file of a class none is held out; of several, at least
+    one is and at least one stays (those nearest to the bound). While the same
+    files are exceptions, adding or removing files leaves all others in their
+    part.
 
     `files` is a list of (path, class); those whose class is a list of names are
     divided as one class. Returns the list of files that stay, the list of files
-    held out, and a digest of the names of the moved files.
+    held out, and a digest of the names of the exceptions.
     """
     bound = 2**64 // HELD_OUT_SHARE
 
@@ -145,9 +141,10 @@ def _name(path):
     return unicodedata.normalize("NFC", path.name)
 
 
-def _key(path, root=None):
-    start = -2 if root is None else len(root.parts)
-    return unicodedata.normalize("NFC", "/".join(path.parts[start:]))
+def _key(path, root):
+    """The path below `root`, in normal form C: what is hashed."""
+    relative = "/".join(path.parts[len(root.parts) :])
+    return unicodedata.normalize("NFC", relative)
 
 
 def _folders(root):

@@ -26,13 +26,13 @@ from config import Config
 from input_data import keys
 from input_data.registry import Split
 from models.optimizer import compile_model
-from testing import splits, untrained
-from testing.commands import finish, full_disk, output_of, start
+from testing import commands, splits, untrained
+from testing.commands import full_disk, output_of
 from testing.events import scalars
 from testing.saved_arrays import assert_same_state, saved
 from testing.small_models import overrides
 from testing.tiny_files import random_images, write_mnist
-from training import checkpoint, evaluate, train
+from training import checkpoint, evaluate, start, train
 from training.checkpoint import JSON_FILE, WEIGHTS_FILE
 from training.evaluate import Evaluator
 from training.formats import open_checkpoint
@@ -101,7 +101,7 @@ def test_a_killed_training_equals_an_uninterrupted_one(tmp_path):
     output_of(*command(whole))
     rng = np.random.default_rng(0)
     for _ in range(kills):
-        process = start(*command(killed))
+        process = commands.start(*command(killed))
         before = len(steps_in(killed))
         while_saving = rng.random() < 0.5
         while process.poll() is None:
@@ -112,7 +112,7 @@ def test_a_killed_training_equals_an_uninterrupted_one(tmp_path):
                 time.sleep(rng.uniform(0, 0.4))
                 break
         process.kill()
-        finish(process)
+        commands.finish(process)
         assert process.returncode == -signal.SIGKILL
     assert "Resuming from" in output_of(*command(killed))
     steps = steps_in(whole)
@@ -288,7 +288,7 @@ def test_evaluation_waits_after_a_training_has_stopped(done, monkeypatch):
 @pytest.mark.usefixtures("without_pictures")
 def test_a_run_in_a_thread_whose_pictures_fail(done, capsys, monkeypatch):
     monkeypatch.setattr(pictures, "wrong_predictions_png", lambda *_: 1 / 0)
-    monkeypatch.setattr(train, "cpu_has_bfloat16_products", lambda: False)
+    monkeypatch.setattr(start, "cpu_has_bfloat16_products", lambda: False)
     config = small(done, max_steps=7, dtype_policy="mixed_bfloat16")
     config = dataclasses.replace(config, eval_every=1, eval_size=9)
     with ThreadPoolExecutor() as executor:

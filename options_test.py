@@ -13,29 +13,18 @@ from architecture_test import COMMANDS
 from common.errors import UserError
 from config import DATA_FLAGS, EVALUATION_FLAGS, Config
 from input_data import registry
+from resolve import RECORDED, recorded, with_defaults
 from testing import tiny_files
 
 ROOT = pathlib.Path(__file__).parent
-OTHER_VALUES = {
-    "augment": True,
-    "color": True,
-    "crop_area": 0.3,
-    "crops": 13,
-    "data_dir": "other",
-    "dataset": "fashion_mnist",
-    "distort": True,
-    "eval_size": 3,
-    "flip": True,
-    "image_size": 14,
-    "num_targets": 2,
-    "pad": 3,
-    "pairs": "beside",
-    "resize": "stretch",
-    "seed": 5,
-    "shift": 1,
-    "validate": True,
-    "viewpoints": "azimuth",
-}
+OTHER_VALUES = (
+    {"augment": True, "batch_size": 7, "color": True, "crop_area": 0.3}
+    | {"crops": 13, "data_dir": "other", "dataset": "fashion_mnist"}
+    | {"distort": True, "dtype_policy": "mixed_bfloat16", "eval_size": 3}
+    | {"flip": True, "image_size": 14, "max_steps": 6, "num_targets": 2}
+    | {"pad": 3, "pairs": "beside", "resize": "stretch", "seed": 5}
+    | {"shift": 1, "validate": True, "viewpoints": "azimuth"}
+)
 # Why data are refused, for these values.
 REASONS = {"data_dir": "other", "dataset": "--data_dir|TFDS|--image_size"}
 # Their own data sets have tests of them; --augment of figures.py is of 1.0.0.
@@ -59,7 +48,7 @@ def data_dir(tmp_path_factory):
 def content(config, train):
     """The bytes of the first batches, or the text of the UserError."""
     try:
-        pipeline = registry.load(config, train)
+        pipeline = registry.load(with_defaults(config), train)
     except UserError as error:
         return str(error)
     batches = pipeline.evaluation_batches(4)
@@ -96,6 +85,18 @@ def test_every_data_flag_changes_the_images_or_is_refused(base, flag, data_dir):
 def test_flags_of_evaluations_change_test_images(flag, data_dir):
     effects = {effect(base, flag, data_dir, False) for base in BASES}
     assert ("change" in effects) == (flag in EVALUATION_FLAGS)
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_each_setting_of_the_training_images_is_recorded(name):
+    dataset = "norb" if name == "viewpoints" else "images"
+    given = {"dataset": dataset, "data_dir": "x"}
+    before = recorded(Config(**given))
+    value = OTHER_VALUES[name]
+    assert recorded(Config(**given | {name: value})) == before | {name: value}
+    assert before[name] != value
+    assert before["of_files"]
+    assert not {"data_dir", "checkpoint", "num_targets"} & before.keys()
 
 
 @pytest.mark.parametrize("command", ["demo", "figures", "robustness"])

@@ -157,5 +157,3 @@ def _check_data(config, data_set, shards):
                 f"--{flag}={getattr(config, flag)} does not apply to "
                 f"--dataset={name} with --num_targets={config.num_targets}"
             )
-    if data_set.needs_data_dir and config.data_dir is None:
-        raise UserError(f"--dataset={name} needs --data_dir, see docs/data.md")

@@ -14,6 +14,7 @@ from common.errors import UserError
 from config import Config
 from input_data import keys
 from input_data.registry import load
+from resolve import with_defaults
 from testing.commands import run
 from testing.small_models import overrides
 
@@ -106,7 +107,7 @@ def test_a_folder_with_labels(tmp_path):
         Image.fromarray(image).save(tmp_path / name)
         lines.append(",".join([name, *np.array(NAMES)[row > 0]]))
     (tmp_path / "labels.csv").write_text("\n".join(lines))
-    config = Config(dataset="images", data_dir=str(tmp_path))
+    config = with_defaults(Config(dataset="images", data_dir=str(tmp_path)))
     rows = {}
     for is_training in (True, False):
         pipeline = load(config, is_training)

@@ -71,7 +71,7 @@ def check_batch(batch, batch_size, name, num_targets):
     labels = keys.LABEL_BY_TARGET[:num_targets]
     targets = keys.RECONS_BY_TARGET[:num_targets]
     assert set(x) - {keys.STEP} == {keys.IMAGES, *labels}
-    assert set(y) == {keys.LOGITS, *targets}
+    assert set(y) == {keys.LABELS, *targets}
     for images in (x[keys.IMAGES], *(y[key] for key in targets)):
         size = (batch_size, shape.height, shape.width, shape.depth)
         assert images.shape == size

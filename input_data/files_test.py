@@ -8,7 +8,6 @@ import pytest
 import tensorflow as tf
 
 from common.errors import UserError
-from config import Config
 from input_data import keys
 from input_data.augmentation import distort_colors
 from input_data.datasets import cifar10, norb
@@ -171,7 +170,7 @@ def test_training_images_are_standardized_crops_some_flipped(tmp_path):
     # if all channels have the same mean.
     gray = tiny_files.random_images(5, 32, 32, 1).repeat(3, axis=3)
     write_training(tmp_path, gray, range(5))
-    pipeline = cifar10.load(Split.TRAIN, Config(data_dir=tmp_path))
+    pipeline = splits.load("cifar10", Split.TRAIN, tmp_path)
     ((x, _),) = pipeline.training_batches(12, 0, 0, 1).as_numpy_iterator()
     numbers = []
     for image, label in zip(x[keys.IMAGES], x[keys.RECONS_LABEL], strict=True):

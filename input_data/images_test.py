@@ -5,14 +5,13 @@ import pytest
 import tensorflow as tf
 
 from common.errors import UserError
-from config import Config
 from input_data import augmentation, keys
 from input_data.images import LabeledImages, labeled_images, make_pipeline
 from input_data.photographs import StandardizedCrops
 from input_data.pipeline import shuffled_indices
 from input_data.registry import Split
 from testing import splits
-from testing.splits import batches, single_pixels
+from testing.splits import batches, resolved, single_pixels
 
 
 def digits(split=Split.TRAIN, **settings):
@@ -44,7 +43,7 @@ def test_every_epoch_takes_every_example_once(num_examples, batch_size):
 def test_half_of_the_training_images_are_mirrored():
     data = single_pixels()
     data.images[:, 0, 0] = 255
-    pipeline = make_pipeline(data, Config(flip=True, shift=0))
+    pipeline = make_pipeline(data, resolved(flip=True, shift=0))
     ((x, _),) = batches(pipeline, 1000, 0, 1)
     corners = x[keys.IMAGES][:, 0, [0, -1], 0]
     np.testing.assert_array_equal(corners.sum(axis=1), 1)
@@ -53,7 +52,8 @@ def test_half_of_the_training_images_are_mirrored():
 
 @pytest.mark.parametrize(("shift", "pad"), [(None, None), (1, 3)])
 def test_training_shifts_are_uniform_over_all_offsets(shift, pad):
-    pipeline = make_pipeline(single_pixels(), Config(shift=shift, pad=pad))
+    config = resolved(shift=shift, pad=pad)
+    pipeline = make_pipeline(single_pixels(), config)
     shift, pad = 2 if shift is None else shift, pad or 0
     size = 9 + 2 * pad
     ((x, _),) = batches(pipeline, 10_000, 0, 1)
@@ -96,7 +96,8 @@ def test_training_images_alone_change(changes):
     (changed,), (original,) = (batches(p, 8, 0, 1) for p in both)
     pixels = np.round(images_of(original) * 255).astype("uint8")
     step = tf.constant(0, tf.int64)
-    expected = augmentation.random_changes(pixels, Config(**changes), 0, step)
+    config = resolved(**changes)
+    expected = augmentation.random_changes(pixels, config, 0, step)
     np.testing.assert_allclose(images_of(changed) * 255, expected, atol=1e-3)
     assert (images_of(changed) != images_of(original)).any()
     evaluated = (images_of(next(p.evaluation_batches(4))) for p in both)

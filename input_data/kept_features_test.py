@@ -3,11 +3,11 @@ import numpy as np
 import pytest
 
 from common.errors import UserError
-from config import Config
 from input_data import keys, stored
 from input_data.images import labeled_images, make_pipeline
 from input_data.kept_features import KeptFeatures
 from input_data.stored import KeptRows
+from testing.splits import resolved
 from testing.tiny_files import random_images
 
 IMAGES = random_images(70, 4, 5)  # more than are computed together
@@ -29,7 +29,7 @@ class Negative:
 
 def pipeline_of(images=IMAGES, **settings):
     data = labeled_images("", images, np.arange(70), 70)
-    return make_pipeline(data, Config(dataset="arrays", **settings))
+    return make_pipeline(data, resolved("arrays", "none", **settings))
 
 
 def kept(folder, seed=3, network=None, views=4, **settings):

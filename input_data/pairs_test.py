@@ -2,19 +2,18 @@ import numpy as np
 import pytest
 
 from common.errors import UserError
-from config import Config
 from input_data import keys
 from input_data.images import LabeledImages, make_pipeline
 from input_data.pairs import SeparatePairs
 from input_data.registry import Split
-from testing.splits import batches, load, single_pixels
+from testing.splits import batches, load, resolved, single_pixels
 
-PAIRS = {"num_targets": 2, "pairs": "below"}
+PAIRS = {"num_targets": 2, "pairs": "below", "train": False}
 
 
 @pytest.mark.parametrize("training", [True, False])
 def test_pairs_are_merged_shifted_and_uniform(training):
-    config = Config(num_targets=2, eval_size=9000)
+    config = resolved(num_targets=2, eval_size=9000)
     pipeline = make_pipeline(single_pixels(), config)
     assert pipeline.spec.shape == keys.ImageShape(17, 17, 1, 10)
     pairs = np.zeros((10, 10))
@@ -115,20 +114,16 @@ def test_pairs_depend_on_the_seed_alone():
     np.testing.assert_array_equal(pairs(seed=1, shift=0), one)
 
 
-def test_images_of_one_class_make_no_pairs():
-    data = LabeledImages(np.zeros((5, 4, 4, 1), np.uint8), np.ones(5, int), 3)
-    with pytest.raises(UserError):
-        make_pipeline(data, Config(num_targets=2))
-    singles = make_pipeline(data, Config(num_targets=1))
-    with pytest.raises(UserError):
-        SeparatePairs(singles, Config(**PAIRS))
-
-
-def test_images_of_several_classes_make_no_pairs():
-    k_hot = np.ones((5, 3), int)
-    data = LabeledImages(np.zeros((5, 4, 4, 1), np.uint8), k_hot, 3)
-    with pytest.raises(UserError, match="needs images of one class"):
-        make_pipeline(data, Config(num_targets=2))
-    singles = make_pipeline(data, Config(num_targets=1))
-    with pytest.raises(UserError, match="needs images of one class"):
-        SeparatePairs(singles, Config(**PAIRS))
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (np.ones(5, int), "class"),
+        (np.ones((5, 3), int), "needs images of one class"),
+    ],
+)
+def test_images_of_one_or_several_classes_make_no_pairs(labels, message):
+    data = LabeledImages(np.zeros((5, 4, 4, 1), np.uint8), labels, 3)
+    with pytest.raises(UserError, match=message):
+        make_pipeline(data, resolved(num_targets=2))
+    with pytest.raises(UserError, match=message):
+        SeparatePairs(make_pipeline(data, resolved()), resolved(**PAIRS))

@@ -2,19 +2,17 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from config import Config
 from input_data.keys import ImageShape
 from input_data.preparation import center, center_of_mass, prepare_image, resize
 from input_data.transforms import enlarge
+from testing.splits import resolved
 from testing.tiny_files import random_images
-
-WHOLE = Config(dataset="digits")
 
 
 @pytest.mark.parametrize(("height", "width"), [(64, 48), (48, 64), (64, 64)])
 def test_fit_pads_to_a_square_and_shrinks(height, width):
     (image,) = random_images(1, height, width, 1)
-    fitted = prepare_image(image, ImageShape(16, 16, 1, 10), WHOLE)
+    fitted = prepare_image(image, ImageShape(16, 16, 1, 10), resolved())
     assert fitted.dtype == np.float32
     small = tf.image.resize(image, (height // 4, width // 4), antialias=True)
     top, left = (64 - height) // 8, (64 - width) // 8
@@ -60,7 +58,7 @@ def test_fit_crops_and_standardizes_photographs(
     expected = (middle - middle.mean()) / middle.std()
     expected = np.broadcast_to(expected, (crop, crop, network_depth))
     shape = ImageShape(crop, crop, network_depth, 10)
-    fitted = prepare_image(image, shape, Config(dataset=name))
+    fitted = prepare_image(image, shape, resolved(name))
     np.testing.assert_allclose(fitted, expected, atol=1e-5)
 
 
@@ -70,10 +68,10 @@ def test_fit_pads_and_crops_as_training_did(method):
     padded = np.zeros((40, 40, 1), np.float32)
     padded[6:34, 6:34] = image.astype("float32") / 255
     resized = {"image_size": 28, "resize": method} if method else {}
-    config = Config(dataset="images", pad=6, **resized)
+    config = resolved("images", "none", pad=6, **resized)
     fitted = prepare_image(image, ImageShape(40, 40, 1, 10), config)
     np.testing.assert_array_equal(fitted, padded)
-    config = Config(dataset="images", distort=True, **resized)
+    config = resolved("images", "none", distort=True, **resized)
     cropped = prepare_image(image, ImageShape(24, 24, 1, 10), config)
     np.testing.assert_array_equal(cropped, padded[8:32, 8:32])
 

@@ -132,7 +132,12 @@ def load(config, train):
                 config, num_targets=1, pairs="overlap", eval_size=sys.maxsize
             )
             return SeparatePairs(load(singles, train), config)
-        name = find_data_set(config.dataset).module
+        data_set = find_data_set(config.dataset)
+        if data_set.needs_data_dir and config.data_dir is None:
+            raise UserError(
+                f"--dataset={config.dataset} needs --data_dir, see docs/data.md"
+            )
+        name = data_set.module
         if is_external(name):
             read = import_named("--dataset", name)
         else:

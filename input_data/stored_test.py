@@ -9,11 +9,11 @@ import pytest
 from PIL import ExifTags, Image
 
 from common.errors import UserError
-from config import Config
 from input_data import registry, stored
 from input_data.files import decode_image, image_shape
 from input_data.stored import StoredRows, blocks, digest, rows_in_file
 from testing import tiny_files
+from testing.splits import resolved
 
 
 def everything(config):
@@ -38,8 +38,8 @@ def test_both_sources_give_the_same_bytes(name, tmp_path, monkeypatch):
     tiny_files.WRITERS[name](tmp_path)
     settings = {"color": True, "image_size": 18} if name == "images" else {}
     # Few, as there are 10,000 pairs by default.
-    settings |= {"data_dir": str(tmp_path), "eval_size": 30}
-    config = Config(dataset=name, **settings)
+    settings |= {"data_dir": tmp_path, "eval_size": 30}
+    config = resolved(name, **settings)
     in_memory = everything(config)
     monkeypatch.setattr(stored, "MEMORY_BYTES", 0)
     read = Mock(side_effect=StoredRows.__array__, autospec=True)
@@ -66,8 +66,7 @@ def test_later_damage_is_one_line_with_the_name(
     tiny_files.WRITERS[name](tmp_path)
     if name == "arrays":
         np.save(tmp_path / "y_train", np.eye(4)[np.arange(15) % 4])
-    config = Config(dataset=name, data_dir=str(tmp_path))
-    pipeline = registry.load(config, True)
+    pipeline = registry.load(resolved(name, tmp_path), train=True)
     for path in tmp_path.rglob(pattern):
         tiny_files.DAMAGE[damage](path)
     message = pytest.raises(UserError, match=pattern.strip("*"))

@@ -4,11 +4,8 @@ import numpy as np
 import scipy.ndimage
 import tensorflow as tf
 
-from config import Config
 from input_data.transforms import central_crop, crop_at, rotate, shift_images
 from testing.tiny_files import random_images
-
-WHOLE = Config(dataset="digits")
 
 
 def test_shift_equals_scipy():

@@ -191,9 +191,9 @@ def test_sixteen_models_differ_in_print_and_color():
     models = {f"model_{n}": MODEL for n in range(16)}
     for picture in pages.comparison_pictures(models, "", "test").values():
         (axes,) = picture.figure.axes
-        looks = [(line.get_marker(), line.get_color()) for line in axes.lines]
-        assert len({marker for marker, _ in looks}) == len(looks) == 16
-        assert len({color for _, color in looks}) == 8
+        markers = {line.get_marker() for line in axes.lines}
+        looks = {(ln.get_color(), ln.get_linestyle()) for ln in axes.lines}
+        assert len(markers) == len(looks) == len(axes.lines) == 16
         (legend,) = picture.figure.legends
         assert {text.get_text() for text in legend.texts} == set(models)
     assert pages.table_files("a", ["b"], [["c\\d"]])["a.tex"].count(

@@ -8,11 +8,16 @@ from input_data import registry
 from input_data.images import LabeledImages
 
 
+def resolved(dataset="digits", data_dir=None, **settings):
+    """A `Config` with the defaults of a data set."""
+    settings["data_dir"] = data_dir and str(data_dir)
+    return resolve.with_defaults(Config(dataset=dataset, **settings))
+
+
 def load(name, split, data_dir=None, **settings):
     """The `Pipeline` of a `Split` of the data set `name`."""
-    settings["data_dir"] = data_dir and str(data_dir)
-    config = Config(dataset=name, validate=split.is_held_out, **settings)
-    return registry.load(resolve.with_defaults(config), split.is_training)
+    config = resolved(name, data_dir, validate=split.is_held_out, **settings)
+    return registry.load(config, split.is_training)
 
 
 def batches(pipeline, batch_size, start, stop, seed=0):

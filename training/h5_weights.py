@@ -56,9 +56,8 @@ def open_weights(path):
         name, shape, num_targets, hparams, arrays = describe(layers)
     hparams = find_model(name).hparams(**hparams)
     architecture = Architecture(name, shape, num_targets, hparams)
-    return H5Weights(
-        0, architecture, {"optimizer_state": False}, None, path, tuple(arrays)
-    )
+    settings, values = {"optimizer_state": False}, tuple(arrays)
+    return H5Weights(0, architecture, settings, path=path, arrays=values)
 
 
 def _read(file):

@@ -9,10 +9,12 @@ import pytest
 
 from config import Config
 from input_data import registry
+from models.architecture import Architecture
 from resolve import with_defaults
-from testing import untrained
 from testing.events import scalars
+from testing.small_models import small_hparams
 from testing.tiny_files import NUM_TEST, write_arrays
+from testing.untrained import DIGITS
 from training.checkpoint import Checkpoint
 from training.results import Results
 from training.scores import Predictions
@@ -59,56 +61,110 @@ def made(folder, classes, checkpoint=None, **settings):
     )
 
 
-def checkpoint_in(folder):
-    _, architecture = untrained.small()
+def checkpoint_in(folder, **settings):
+    architecture = Architecture("capsule", DIGITS, 1, small_hparams("capsule"))
     path = pathlib.Path(folder, "train", "model.ckpt-6")
-    settings = {"seconds": 12.5, "seed": 3}
     return Checkpoint(6, architecture, settings, path=path)
 
 
 def report(predictions, **settings):
-    """Reports once, without pictures."""
+    """Reports once; returns the name of the folder of the summaries, if any."""
     config = dataclasses.replace(predictions.config, **settings)
     checkpoint = predictions.checkpoint
     with Results(config, OneDevice()) as results:
         step = checkpoint.step if checkpoint else None
         results.report("title: ", predictions, step, draws=False)
+    if config.summary_dir:
+        paths = pathlib.Path(config.summary_dir).glob("*/curve.csv")
+        return max(paths, key=lambda p: p.stat().st_mtime_ns).parent.name
+    return None
+
+
+WRONG = "title: Total wrong predictions: {} (7 test {} of arrays)".format
+PERCENTS = "wrong_percent", "wrong_percent_per_object"
+SINGLE = (
+    {"step": 6, "images": "test images of arrays", "num_examples": 7}
+    | {"correct": 4, "almost_correct": 4, "confident": 3, "loss": 4.0}
+    | dict.fromkeys(PERCENTS, pytest.approx(300 / 7))
+    | {"wrong": 3, "wrong_examples": [2, 3, 4]}
+    | {"seconds": 12.5, "images_per_second": 8.5}
+)
+SINGLE["confusion_matrix"] = [[1, 0, 1, 0], [0, 2, 0, 0], [0, 1, 1, 1], [0] * 4]
+SINGLE["classes"] = [
+    {"class": name, "labels": n, "found": found, "predictions": count}
+    for name, n, found, count in (
+        *(("ant", 2, 1, 1), ("bee", 2, 2, 3)),
+        *(("cat", 3, 1, 2), ("dog", 0, 0, 1)),
+    )
+]
+ENSEMBLE = (
+    dict.fromkeys(("step", "loss", "seconds"))
+    | {"checkpoint": "run{}", "images": "test pairs of arrays"}
+    | {"correct": 2, "almost_correct": 6, "confident": 1, "wrong": 5}
+    | {"wrong_percent_per_object": pytest.approx(600 / 14)}
+    | {"wrong_examples": [2, 3, 4, 5, 6]}
+)
+RATIOS = "precision", "recall", "f1"
+AVERAGES = {"macro": (11 / 12, 2 / 3, 3 / 4), "micro": (7 / 8, 7 / 11, 14 / 19)}
 
 
 @pytest.mark.parametrize(
-    ("classes", "lines"),
+    ("classes", "lines", "expected"),
     [
+        (SINGLES, [WRONG("3, wrong percent: 42.86%", "images")], SINGLE),
         (
-            SINGLES,
+            PAIRS,  # 8 of 14 objects are found
             [
-                "title: Total wrong predictions: 3, wrong percent: 42.86% "
-                "(7 test images of arrays)"
-            ],
-        ),
-        (
-            PAIRS,
-            [
-                "title: Total wrong predictions: 5, wrong percent: 71.43% "
-                "(7 test pairs of arrays)",
-                # 8 of 14 objects are found.
+                WRONG("5, wrong percent: 71.43%", "pairs"),
                 "wrong percent per object: 42.86%",
             ],
+            ENSEMBLE,
         ),
         (
             SEVERAL,
             [
-                "title: Total wrong predictions: 5, wrong percent: 71.43% "
-                "(7 test images of arrays)",
+                WRONG("5, wrong percent: 71.43%", "images"),
                 "macro precision 0.9167 recall 0.6667 f1 0.7500",
                 "micro precision 0.8750 recall 0.6364 f1 0.7368",
             ],
+            {"wrong_percent_per_object": None},
         ),
     ],
     ids=["singles", "pairs", "several"],
 )
-def test_lines(tmp_path, capsys, classes, lines):
-    report(made(tmp_path, classes))
+def test_text_and_documents(tmp_path, capsys, classes, lines, expected):
+    is_ensemble = classes is PAIRS
+    source = checkpoint_in(tmp_path, seconds=12.5, seed=3)
+    predictions = made(tmp_path, classes, None if is_ensemble else source)
+    report(predictions)
     assert capsys.readouterr().out.splitlines() == lines
+    paths = {"checkpoint": "run{}", "num_trials": 2} if is_ensemble else {}
+    report(predictions, format="json", **paths)
+    output, errors = capsys.readouterr()
+    document = json.loads(output)
+    assert (errors, output.count("\n")) == ("", 1)
+    assert {name: document[name] for name in expected} == expected
+    if classes is SINGLES:
+        assert document.keys() == {*expected, "checkpoint"}
+        assert document["checkpoint"] == f"{tmp_path}/train/model.ckpt-6"
+    if classes is SEVERAL:
+        ant, bee, cat, dog = document["classes"]
+        assert (ant["precision"], ant["recall"]) == pytest.approx([2 / 3] * 2)
+        assert (bee["f1"], cat["recall"], dog["precision"]) == (1, 0.5, 1)
+        counts = [cat[name] for name in ("labels", "found", "predictions")]
+        assert counts == [4, 2, 2]
+        for name, ratios in AVERAGES.items():
+            expected = dict(zip(RATIOS, ratios, strict=True))
+            assert document[name] == pytest.approx(expected)
+        assert np.shape(document["confusion_matrix"]) == (5, 5)
+
+
+def test_what_is_not_finite_or_unknown_is_null(tmp_path, capsys):
+    predictions = made(tmp_path, SINGLES, checkpoint_in(tmp_path))
+    predictions.losses[3, 0] = np.nan
+    report(predictions, format="json")
+    document = json.loads(capsys.readouterr().out)
+    assert document["loss"] is document["seconds"] is None
 
 
 def test_lines_of_pairs_that_do_not_overlap(tmp_path, capsys):
@@ -120,104 +176,16 @@ def test_lines_of_pairs_that_do_not_overlap(tmp_path, capsys):
     )
 
 
-def document_of(capsys, predictions, **settings):
-    report(predictions, format="json", **settings)
-    output, errors = capsys.readouterr()
-    assert not errors
-    (line,) = output.splitlines()
-    return json.loads(line)
-
-
-def test_a_document_of_single_objects(tmp_path, capsys):
-    source = checkpoint_in(tmp_path)
-    assert document_of(capsys, made(tmp_path, SINGLES, source)) == {
-        "checkpoint": f"{tmp_path}/train/model.ckpt-6",
-        "step": 6,
-        "images": "test images of arrays",
-        "num_examples": 7,
-        "correct": 4,
-        "almost_correct": 4,
-        "confident": 3,
-        "loss": 4.0,
-        "wrong": 3,
-        "wrong_percent": pytest.approx(300 / 7),
-        "wrong_percent_per_object": pytest.approx(300 / 7),
-        "wrong_examples": [2, 3, 4],
-        "classes": [
-            {"class": name, "labels": n, "found": found, "predictions": count}
-            for name, n, found, count in (
-                ("ant", 2, 1, 1),
-                ("bee", 2, 2, 3),
-                ("cat", 3, 1, 2),
-                ("dog", 0, 0, 1),
-            )
-        ],
-        "confusion_matrix": [
-            [1, 0, 1, 0],
-            [0, 2, 0, 0],
-            [0, 1, 1, 1],
-            [0, 0, 0, 0],
-        ],
-        "seconds": 12.5,
-        "images_per_second": 8.5,
-    }
-
-
-def test_a_document_of_an_ensemble_on_pairs(tmp_path, capsys):
-    ensemble = made(tmp_path, PAIRS)
-    paths = {"checkpoint": "run{}", "num_trials": 2}
-    document = document_of(capsys, ensemble, **paths)
-    expected = {
-        "checkpoint": "run{}",
-        "images": "test pairs of arrays",
-        "correct": 2,
-        "almost_correct": 6,
-        "confident": 1,
-        "wrong": 5,
-        "wrong_percent_per_object": pytest.approx(600 / 14),
-        "wrong_examples": [2, 3, 4, 5, 6],
-    }
-    expected |= dict.fromkeys(("step", "loss", "seconds"))
-    assert {name: document[name] for name in expected} == expected
-
-
-def test_a_document_of_several_classes(tmp_path, capsys):
-    source = checkpoint_in(tmp_path)
-    source.run_settings.clear()
-    document = document_of(capsys, made(tmp_path, SEVERAL, source))
-    ant, bee, cat, dog = document["classes"]
-    assert (ant["precision"], ant["recall"]) == pytest.approx((2 / 3, 2 / 3))
-    assert (bee["f1"], cat["recall"], dog["precision"]) == (1, 0.5, 1)
-    names = "labels", "found", "predictions"
-    assert [cat[name] for name in names] == [4, 2, 2]
-    assert document["macro"]["precision"] == pytest.approx(11 / 12)
-    assert document["micro"]["recall"] == pytest.approx(7 / 11)
-    assert document["wrong_percent_per_object"] is None
-    assert document["seconds"] is None
-    assert np.shape(document["confusion_matrix"]) == (5, 5)
-
-
-def test_a_loss_that_is_not_finite_is_null(tmp_path, capsys):
-    predictions = made(tmp_path, SINGLES, checkpoint_in(tmp_path))
-    predictions.losses[3, 0] = np.nan
-    assert document_of(capsys, predictions)["loss"] is None
-
-
 def test_summaries(tmp_path):
     predictions = made(tmp_path, PAIRS, checkpoint_in(tmp_path))
     run = tmp_path / "run"
     report(predictions, summary_dir=str(run), format="json")
     found = scalars(run / "test")
+    counts = {"correct": 2, "wrong": 5, "almost_wrong": 1}
     assert {tag: values[6] for tag, values in found.items()} == pytest.approx(
-        {
-            "correct_prediction": 2,
-            "wrong_prediction": 5,
-            "almost_wrong_prediction": 1,
-            "accuracy": 2 / 7,
-            "loss": 4,
-            "total_loss": 4,
-            "batch_classification_cost": 3.25,
-        }
+        {f"{name}_prediction": count for name, count in counts.items()}
+        | {"accuracy": 2 / 7, "loss": 4, "total_loss": 4}
+        | {"batch_classification_cost": 3.25}
     )
     curve = (run / "test" / "curve.csv").read_text()
     assert curve.splitlines()[1:] == ["6,4,0.285714"]
@@ -225,46 +193,22 @@ def test_summaries(tmp_path):
     assert document["step"] == 6
 
 
-def folder_of(predictions, run):
-    """The name of the folder that gets the results of an evaluation."""
-    config = dataclasses.replace(predictions.config, summary_dir=str(run))
-    with Results(config, OneDevice()) as results:
-        results.report("", predictions, 6, draws=False)
-        # The newest file of events.
-        paths = run.glob("*/curve.csv")
-        return max(paths, key=lambda p: p.stat().st_mtime_ns).parent.name
-
-
 @pytest.mark.parametrize(
     ("classes", "settings"),
     [
-        (SINGLES, {"eval_size": 5}),
-        (SINGLES, {"pad": 2}),
-        (SINGLES, {"distort": True}),
-        (SINGLES, {"data_dir": "other"}),
-        (SINGLES, {"checkpoint": "other"}),
-        (PAIRS, {"seed": 1}),
-        (PAIRS, {"pairs": "below"}),
-        (PAIRS, {"shift": 1}),
+        *((SINGLES, {name: "other"}) for name in ("data", "trained")),
+        *((SINGLES, {"eval_size": 5}), (SINGLES, {"pad": 2})),
+        *((SINGLES, {"distort": True}), (PAIRS, {"seed": 1})),
+        *((PAIRS, {"pairs": "below"}), (PAIRS, {"shift": 1})),
     ],
 )
 def test_results_on_other_images_have_another_folder(
     tmp_path, classes, settings
 ):
-    source, run = checkpoint_in(tmp_path / "run"), tmp_path / "run"
-    usual = made(tmp_path / "data", classes, source)
-    if "checkpoint" in settings:
-        source = checkpoint_in(tmp_path / "other")
-        other = dataclasses.replace(usual, checkpoint=source)
-    elif "data_dir" in settings:
-        other = made(tmp_path / "other", classes, source)
-        path = tmp_path / "other" / "x_test.npy"
-        np.save(path, 255 - np.load(path))
-        pipeline = registry.load(other.config, train=False)
-        other = dataclasses.replace(other, pipeline=pipeline)
-    else:
-        other = made(tmp_path / "data", classes, source, **settings)
-    assert folder_of(usual, run) == "test"
-    assert folder_of(other, run) == "test_2"
-    assert folder_of(usual, run) == "test"
-    assert folder_of(other, run) == "test_2"
+    def evaluated(data="data", trained="run", **settings):
+        source = checkpoint_in(tmp_path / trained)
+        return made(tmp_path / data, classes, source, **settings)
+
+    both = (evaluated(), "test"), (evaluated(**settings), "test_2")
+    for predictions, folder in 2 * both:
+        assert report(predictions, summary_dir=f"{tmp_path}/run") == folder

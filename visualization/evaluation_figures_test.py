@@ -4,7 +4,6 @@ import types
 
 import numpy as np
 import pytest
-from matplotlib.colors import to_hex
 
 from input_data import keys
 from input_data.registry import Split
@@ -47,9 +46,6 @@ def test_numbers_fit_into_the_cells_and_long_names_are_turned():
     assert [t.get_rotation() for t in axes.get_xticklabels()] == [90, 90]
     (axes,) = draw_matrix(np.eye(2), ["a", "bcd"], "").figure.axes
     assert [t.get_rotation() for t in axes.get_xticklabels()] == [0, 0]
-
-
-def test_matrices_of_over_100_classes_are_not_drawn():
     assert draw_matrix(np.eye(101), ["a"] * 101, "title") is None
 
 
@@ -62,14 +58,13 @@ def test_wrong_predictions_stand_with_their_classes_and_logits():
     logits = 0.8 * np.eye(10)[predicted] + np.arange(33)[:, None] / 1000
     made = Predictions(labels, logits, None, pipeline, None, 1.0)
     picture = evaluation_figures.wrong_predictions_png(made, "Step 7")
-    wrong = [n for n in range(33) if n % 11]
+    shown, found = [n for n in range(33) if n % 11][:25], cells(picture)
     title = "Step 7: first 25 of 30 wrong"
     assert picture.figure.get_suptitle() == title
-    found = cells(picture)
-    assert_images(found, map(drawing.to_rgb, x[keys.IMAGES][wrong[:25]]))
+    assert_images(found, map(drawing.to_rgb, x[keys.IMAGES][shown]))
     assert [cell.title for cell in found] == [
         f"true {true[n]}\npredicted {predicted[n]} ({0.8 + n / 1000:.2f})"
-        for n in wrong[:25]
+        for n in shown
     ]
     right = Predictions(labels, labels, None, pipeline, None, 1.0)
     assert evaluation_figures.wrong_predictions_png(right, "") is None
@@ -91,10 +86,8 @@ def test_wrong_predictions_stand_with_their_classes_and_logits():
 def test_classes_are_named_and_predictions_ranked(
     num_targets, labels, logits, text
 ):
-    spec = types.SimpleNamespace(
-        num_targets=num_targets, names=["ant", "bee", "cat"]
-    )
-    pipeline = types.SimpleNamespace(spec=spec)
+    pipeline, names = types.SimpleNamespace(), ["ant", "bee", "cat"]
+    pipeline.spec = types.SimpleNamespace(num_targets=num_targets, names=names)
     rows = np.array([[0, 0, 0], labels]), np.array([[0, 0, 0], logits])
     made = Predictions(*rows, None, pipeline, None, 1.0)
     assert evaluation_figures.verdict(made, 1) == text
@@ -113,29 +106,21 @@ def test_learning_curves_show_loss_and_accuracy_by_step(tmp_path):
     figure = evaluation_figures.learning_curve_png(tmp_path).figure
     assert figure.get_suptitle() == tmp_path.name
     expected = {
-        "loss": {"test": [(20, 3)], "train": [(10, 4), (20, 2)]},
-        "accuracy": {"test": [(20, 0.4)], "train": [(10, 0.25), (20, 0.5)]},
+        "loss": ("log", [[20, 3]], [[10, 4], [20, 2]]),
+        "accuracy": ("linear", [[20, 0.4]], [[10, 0.25], [20, 0.5]]),
     }
-    found = {
-        axes.get_title(): {
-            line.get_label(): list(map(tuple, line.get_xydata()))
-            for line in axes.lines
-        }
-        for axes in figure.axes
-    }
-    assert found == expected
-    loss, accuracy = figure.axes
-    assert (loss.get_yscale(), accuracy.get_yscale()) == ("log", "linear")
-    markers = {line.get_label(): line.get_marker() for line in loss.lines}
-    assert markers == {"test": "o", "train": ""}  # one evaluation is a point
-    assert loss.get_xlabel() == accuracy.get_xlabel() == "step"
-    colors = [to_hex(line.get_color()) for line in loss.lines]
-    assert colors == [to_hex(line.get_color()) for line in accuracy.lines]
-    for axes in figure.axes:
-        legend = axes.get_legend()
-        assert [t.get_text() for t in legend.get_texts()] == ["test", "train"]
-
-
-def test_learning_curves_before_the_first_point(tmp_path):
-    figure = evaluation_figures.learning_curve_png(tmp_path).figure
-    assert [axes.get_legend() for axes in figure.axes] == [None, None]
+    for axes, title in zip(figure.axes, expected, strict=True):
+        scale, test, train = expected[title]
+        looks = axes.get_title(), axes.get_yscale(), axes.get_xlabel()
+        assert looks == (title, scale, "step")
+        assert [
+            (ln.get_label(), ln.get_marker(), ln.get_xydata().tolist())
+            for ln in axes.lines
+        ] == [("test", "o", test), ("train", "", train)]  # one is a point
+        texts = [text.get_text() for text in axes.get_legend().get_texts()]
+        assert texts == ["test", "train"]
+    loss, accuracy = ([ln.get_color() for ln in a.lines] for a in figure.axes)
+    assert loss == accuracy
+    # Before the first point.
+    empty = evaluation_figures.learning_curve_png(tmp_path / "none").figure
+    assert [axes.get_legend() for axes in empty.axes] == [None, None]

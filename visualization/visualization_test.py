@@ -27,38 +27,40 @@ from visualization.trained_model import TrainedModel, covered_part, two_colors
 NUM_EXAMPLES = 130
 
 
+def subject_of(title, pipeline, model, num_targets=1, **hparams):
+    spec = pipeline.spec
+    network = small_model(model, spec.shape, num_targets, seed=3, **hparams)
+    return TrainedModel(network, pipeline, title, spec.names)
+
+
 @functools.cache
 def make_subject(num_targets=1, model="capsule", **hparams):
     """A `TrainedModel` with `NUM_EXAMPLES` examples, more than a batch.
 
-    Tests share it, as its functions take long to trace: one that changes
-    weights asks for hyper-parameters that no other does.
+    Tests share it, as its functions take long to trace.
     """
     sizes = {"num_targets": num_targets, "eval_size": NUM_EXAMPLES}
     pipeline = splits.load("digits", Split.TEST, **sizes)
-    spec = pipeline.spec
-    network = small_model(model, spec.shape, num_targets, seed=3, **hparams)
-    return TrainedModel(network, pipeline, "digits, tiny", spec.names)
+    return subject_of("digits, tiny", pipeline, model, num_targets, **hparams)
 
 
 def arrays_subject(folder, **hparams):
     """Like `make_subject`, of images of 20 x 18 pixels with two channels."""
     write_arrays(folder)
     pipeline = splits.load("arrays", Split.TEST, folder)
-    spec = pipeline.spec
-    network = small_model("capsule", spec.shape, seed=3, **hparams)
+    subject = subject_of("arrays, tiny", pipeline, "capsule", **hparams)
     # With long capsules, so that routing changes the couplings.
-    network.set_weights([3 * weight for weight in network.get_weights()])
-    return TrainedModel(network, pipeline, "arrays, tiny", spec.names)
+    weights = subject.model.get_weights()
+    subject.model.set_weights([3 * weight for weight in weights])
+    return subject
 
 
 def reconstructed(subject, example, classes):
     """The images of an example's capsules of some classes."""
-    capsules = [(example.capsules[c], c) for c in classes]
-    return [decoder_in_numpy(subject, *capsule) for capsule in capsules]
+    return [decoded(subject, example.capsules[c], c) for c in classes]
 
 
-def decoder_in_numpy(subject, capsule, label):
+def decoded(subject, capsule, label):
     """The image [H, W, 1] of one class capsule [A], all others zeroed."""
     capsules = np.tile(capsule, (1, 10, 1))
     weights = subject.model.decoder.get_weights()
@@ -81,15 +83,14 @@ def test_figures_of_a_checkpoint(tmp_path):
         titles.append(picture.figure.get_suptitle())
         assert "digits, model.ckpt-0" in "".join(titles)
     figures.write_summaries(tmp_path, files, 5)
-    folder = tmp_path / "figures"
-    events = events_of(folder)
+    events = events_of(tmp_path / "figures")
     tags = {f"{tag}.png" for tag in events.Tags()["tensors"]}
     assert tags == pictures.keys()
     assert events.Tensors("routing")[0].step == 5
-    for name in files.keys() - pictures.keys():  # of the projector
-        content = files[name]
-        content = content if isinstance(content, bytes) else content.encode()
-        assert (folder / name).read_bytes() == content
+    metadata = tmp_path / "figures" / "metadata.tsv"
+    assert metadata.read_text() == files["metadata.tsv"]
+    of_projector = {p.name for p in metadata.parent.glob("[!e]*")}
+    assert of_projector == files.keys() - pictures.keys()
     with pytest.raises(UserError, match="rooting"):
         figures.draw(["rooting"], config)
 
@@ -203,7 +204,7 @@ def test_pictures_of_perturbations_move_one_dimension_at_a_time():
         for step in range(-5, 6):
             moved = capsule.copy()
             moved[atom] += 0.05 * step
-            expected.append(to_rgb(decoder_in_numpy(subject, moved, label)))
+            expected.append(to_rgb(decoded(subject, moved, label)))
     assert_images(found, expected)
 
 

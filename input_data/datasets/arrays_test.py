@@ -82,7 +82,7 @@ def test_a_flipped_bit_of_a_packed_file_is_found(tmp_path):
             arrays.read_arrays(tmp_path, training=False)
 
 
-def test_checkpoints_of_earlier_versions_have_the_same_validation(tmp_path):
+def test_the_validation_is_the_same_in_all_versions(tmp_path):
     tiny_files.write_arrays(tmp_path)
     pipeline = load(tmp_path, Split.VALID_TEST)
     fingerprints = {"divided_for_validation": "cc6ea75391e3076a"}

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from common.errors import UserError
-from config import Config
 from input_data import keys, stored
 from input_data.datasets.image_folder import divide
 from input_data.registry import Split
@@ -70,7 +69,7 @@ def paths_of(count, name="image"):
         (2, 0, "validation", "a0 b0", "dd5ba9b7daa88bd8"),
     ],
 )
-def test_checkpoints_of_earlier_versions_have_the_same_split(
+def test_the_split_is_the_same_in_all_versions(
     count, seed, purpose, expected, fingerprint
 ):
     files = paths_of(count)
@@ -160,12 +159,9 @@ def test_normal_forms_of_names_have_the_same_split(tmp_path):
         classes = {unicodedata.normalize(form, f"{c}pfel"): 20 for c in "Äö"}
         write_classes(tmp_path / form, classes)
         pipeline = load(tmp_path / form, Split.TEST)
-        digest, *marks = pipeline.spec.split_fingerprints.items()
-        # Checkpoints of earlier versions do not have this mark.
-        assert marks == [("normalized_names", True)] * (form == "NFD")
-        splits.append((pipeline.spec.names, contents(pipeline), digest))
+        spec = pipeline.spec
+        splits.append((spec.names, contents(pipeline), spec.split_fingerprints))
     assert splits[0] == splits[1]
-    assert Config().run_settings()["normalized_names"] is True
 
 
 def test_hidden_and_other_files_are_ignored(tmp_path, capsys):
@@ -239,7 +235,7 @@ def test_size_and_color(tmp_path, color, resize):
     assert abs(x[keys.IMAGES][:, rows, 2:3] * 255 - 15.5).max() < 8
     assert abs(x[keys.IMAGES][:, rows, 5:6] * 255 - 215.5).max() < 8
     # Predictions prepare single images in the same way.
-    config = Config(dataset="images", **settings)
+    config = splits.resolved("images", tmp_path, **settings)
     prepare = preparation(config, pipeline.spec.shape)
     for label, image in zip(x[keys.RECONS_LABEL], x[keys.IMAGES], strict=True):
         path = tmp_path / "test" / "ab"[label] / "1.png"
@@ -298,19 +294,6 @@ def test_the_split_of_labels_csv_does_not_depend_on_its_folder(
     assert pixels(tmp_path / "new", Split.TEST) == test
     monkeypatch.chdir(tmp_path / "new")
     assert pixels(".", Split.TEST) == pixels("../new/", Split.TEST) == test
-
-
-def test_old_splits_of_labels_csv_are_kept_or_refused(tmp_path):
-    for folder in "", "a/", "a/b/":
-        root = tmp_path / f"data{folder.count('/')}"
-        write_labeled(root, ["cat", "dog"] * 10, folder)
-        marks = load(root).spec.split_fingerprints
-        # Earlier versions hashed the last two names of a path.
-        assert ("relative_paths" in marks) == (folder != "a/")
-    assert Config().run_settings()["relative_paths"] is True
-    write_classes(tmp_path / "classes", {"cat": 5, "dog": 5})
-    marks = load(tmp_path / "classes").spec.split_fingerprints
-    assert "relative_paths" not in marks
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,78 @@
+import pytest
+
+from common.errors import UserError
+from config import Config
+from resolve import for_evaluation, inherit, with_defaults
+from testing import untrained
+from training.checkpoint import Checkpoint
+
+
+def trained(**training):
+    return Checkpoint(0, None, training, path="x")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, {"dataset": "mnist", "pad": 4, "distort": True}),
+        ({"pad": 0}, {"dataset": "mnist", "pad": 0, "distort": True}),
+        ({"dataset": "mnist"}, {"dataset": "mnist", "pad": 4}),
+        ({"dataset": "svhn"}, {"dataset": "svhn", "pad": None}),
+        ({}, {"viewpoints": "azimuth"}),
+        ({"viewpoints": "elevation"}, {"viewpoints": "elevation"}),
+    ],
+)
+def test_a_checkpoint_supplies_what_was_not_given(given, expected):
+    training = {"dataset": "mnist", "pad": 4, "distort": True, "seed": 3}
+    inherited = inherit(
+        Config(**given), trained(**training, viewpoints="azimuth")
+    )
+    for name, value in expected.items():
+        assert getattr(inherited, name) == value
+    assert inherited.seed == 0
+
+
+@pytest.mark.parametrize("name", ["huggingface:mnist", "kaggle:a/b:1.0.0"])
+def test_a_checkpoint_names_no_data_set_that_may_run_code(name):
+    training = {"dataset": f"tfds:{name}"}
+    with pytest.raises(UserError, match=f"--dataset=tfds:{name}"):
+        inherit(Config(), trained(**training))
+    inherit(Config(**training), trained(**training))
+    for harmless in ("mnist/a:3.0.*", "mnist:3.0.1"):
+        inherit(Config(), trained(dataset=f"tfds:{harmless}"))
+
+
+def test_a_checkpoint_of_the_digits_supplies_nothing_for_files():
+    given = Config(data_dir="x")
+    assert inherit(given, trained(dataset="digits", pad=4)) == given
+    assert with_defaults(given).dataset == "mnist"
+    assert with_defaults(Config()).dataset == "digits"
+
+
+@pytest.mark.parametrize(
+    ("given", "shift", "pad"),
+    [
+        ({}, 2, 0),
+        ({"dataset": "svhn"}, 0, 0),
+        ({"augment": True}, 0, 0),
+        ({"augment": True, "shift": 3, "pad": 1}, 3, 1),
+        ({"num_targets": 2}, 4, 4),
+        ({"num_targets": 2, "shift": 0, "pad": 0}, 0, 0),
+        ({"num_targets": 2, "pairs": "below", "train": False}, 4, 0),
+        # Record files of images that are shifted and padded.
+        ({"num_targets": 2, "data_dir": "pairs@10"}, 0, 0),
+    ],
+)
+def test_shift_and_pad_by_default(given, shift, pad):
+    config = with_defaults(Config(**given))
+    assert (config.shift, config.pad) == (shift, pad)
+    assert (config.color, config.distort, config.model) == (False, 0, "capsule")
+
+
+def test_an_evaluation_is_of_the_network_of_the_checkpoint():
+    _, architecture = untrained.small("baseline", num_targets=2)
+    checkpoint = Checkpoint(0, architecture, {"dataset": "digits"}, path="x")
+    config = for_evaluation(Config(train=False), checkpoint)
+    assert (config.model, config.num_targets) == ("baseline", 2)
+    with pytest.raises(UserError, match="x does not record its data set"):
+        for_evaluation(Config(train=False), trained())

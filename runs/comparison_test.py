@@ -22,7 +22,7 @@ def result(wrong, seconds):
         "network": {**network, "multiply_adds": 10**6},
         "training_seconds": seconds,
         "training_images_per_second": 250.0 * seconds,
-        "inference_images_per_second": 900.0,
+        "inference_images_per_second": 300.0 * seconds,
         "peak_megabytes": 10.0 * wrong,
         "examples": 200,
         "wrong": wrong,
@@ -127,11 +127,16 @@ def test_minutes_become_steps_once(tmp_path, trained, monkeypatch, capsys):
         runner, "measure_speed", lambda _, steps: measured.append(steps) or 8.0
     )
     settings = Settings(
-        models="baseline", output_dir=str(tmp_path), minutes=5.0, seeds=2
+        models="baseline",
+        output_dir=str(tmp_path),
+        minutes=5.0,
+        points=4,
+        seeds=2,
     )
     compare(settings, DIGITS)
     assert measured == [30, 240]  # a tenth of the time
-    assert [config.max_steps for config in trained] == [2400, 2400]
+    steps = [(config.max_steps, config.save_step) for config in trained]
+    assert steps == [(2400, 600), (2400, 600)]
     assert "digits, 0.05 to 0.05 min each" in capsys.readouterr().out
 
 
@@ -162,6 +167,27 @@ def test_pairs_of_models():
         ["b", "d", "1: 20", "0", "1"],
         ["c", "d", "1: 5", "2: 0, 8", "1"],
     ]
+
+
+def test_a_row_is_of_medians_the_largest_memory_and_the_mean_error():
+    runs = (2, 10.0), (5, 20.0), (14, 60.0)
+    runs = {str(seed): result(*run) for seed, run in enumerate(runs)}
+    head, (row,) = pages.comparison_rows({"capsule": {"runs": runs}})
+    assert dict(zip(head, row, strict=True)) == {
+        "model": "capsule",
+        "weights": 1500,
+        "without decoder": 1000,
+        "multiply-adds": 10**6,
+        "steps": 10,
+        "training minutes": pytest.approx(20 / 60),
+        "training images/s": 5000,
+        "inference images/s": 6000,
+        "peak MB": 140,
+        # 1, 2.5 and 7 % of 200 images are wrong.
+        "error %": pytest.approx(3.5),
+        "+-": pytest.approx(9.75**0.5),
+        "seeds": 3,
+    }
 
 
 TIMES = (
@@ -201,12 +227,6 @@ def test_sixteen_models_differ_in_print_and_color():
     )
 
 
-def test_times_are_in_minutes():
-    pictures = pages.comparison_pictures({"capsule": MODEL}, "", "test")
-    (line,) = pictures["error_by_time.png"].figure.axes[0].lines
-    assert line.get_xdata() == pytest.approx([1.5 / 60, 3 / 60])
-
-
 def test_names_do_not_break_a_markdown_table():
     table = pages.markdown(["model"], [["a|b"], ["c\nd\x1b"]])
     assert table.splitlines()[2:] == [r"| a\|b |", r"| c\nd\x1b |"]
@@ -219,6 +239,30 @@ def test_bars_are_a_deviation_above_and_below(monkeypatch):
     ((weights, low, high, _),) = bars
     # 2 and 4 % of 200 images are wrong.
     assert (weights, low, high) == pytest.approx((1000, 3 - 2**0.5, 3 + 2**0.5))
+
+
+def test_errors_by_time_are_of_minutes_and_of_all_seeds():
+    files = pages.comparison_pictures({"capsule": MODEL}, "title", "validation")
+    (axes,) = files["error_by_time.png"].figure.axes
+    (line,) = axes.lines
+    # 13 and 17, then 4 and 8 of 200 images are wrong.
+    assert line.get_xydata().ravel() == pytest.approx(
+        [1.5 / 60, 7.5, 3 / 60, 3]
+    )
+    (band,) = axes.collections
+    corners = {tuple(c.round(3)) for c in band.get_paths()[0].vertices}
+    assert corners >= {(0.025, 6.5), (0.025, 8.5), (0.05, 2), (0.05, 4)}
+    assert axes.get_xlabel() == "minutes of training"
+    assert axes.get_ylabel() == "validation error in %"
+
+
+def test_errors_by_weights_are_without_the_decoder():
+    files = pages.comparison_pictures({"capsule": MODEL}, "title", "test")
+    (axes,) = files["error_by_weights.png"].figure.axes
+    (point,) = axes.lines
+    assert point.get_xydata().tolist() == [[1000, 3]]
+    assert axes.get_xscale() == "log"
+    assert (axes.get_title(), axes.get_ylabel()) == ("title", "test error in %")
 
 
 @pytest.mark.slow

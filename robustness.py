@@ -12,7 +12,7 @@ same images. Repeat the command to resume. Tests: see docs/robustness.md.
 from absl import flags as absl_flags
 
 from common import flags, load_backend
-from common.files import make_folder
+from common.files import make_folder, sole_process
 from config import DATA_FLAGS, Config
 
 
@@ -30,7 +30,7 @@ def main(arguments):
     chosen = measures.choose(options.tests, options.severities)
     networks = named_checkpoints(arguments, config)
     folder = make_folder(options.output_dir)
-    with devices.use(config):
+    with devices.use(config), sole_process(folder, "testing"):
         arguments = networks, config, folder, chosen, options.steps
         run.run_tests(*arguments, options.figure_format)
 

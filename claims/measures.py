@@ -119,8 +119,8 @@ class Examiner:
         if reconstructions is None:
             return before, ("attacked", attacked, texts)
         for n, distance in enumerate(self._distances(attacked)):
-            is_missed = distance < self._unchanged[1]
-            verdict = "not detected" if is_missed else "detected"
+            is_detected = distance >= self._unchanged[1]
+            verdict = "detected" if is_detected else "not detected"
             texts[n] += f"\ndistance {distance:.1f}\n{verdict}"
         after = "reconstruction", reconstructions, none
         return before, ("attacked", attacked, texts), after
@@ -165,7 +165,8 @@ class Examiner:
         def measure(*directions):
             attacked = self._attack(eps, self._steps, directions, _ODD)
             counts = self._count(attacked, _ODD)
-            is_missed = self._distances(attacked) < threshold
+            # A distance or threshold that is NaN detects nothing.
+            is_missed = ~(self._distances(attacked) >= threshold)
             missed = [n for n in counts["wrong_examples"] if is_missed[n // 2]]
             return {**counts, "undetected": len(missed)}
 

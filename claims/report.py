@@ -52,7 +52,7 @@ def _measures(results):
         counts = {test: (result["wrong"], result["wrong_examples"])}
         if "by_own_loss" in result:
             counts[f"{test}, own loss"] = result["by_own_loss"], None
-        if "undetected" in result:
+        if {"undetected", "against_detector"} <= result.keys():
             aware = result["against_detector"]["undetected"]
             counts["undetected"] = result["undetected"], None
             counts["undetected, detector attacked"] = aware, None

@@ -9,7 +9,6 @@ python predict.py --checkpoint=... --export=/tmp/mnist.keras
 
 import concurrent.futures
 import functools
-import json
 import os
 import pathlib
 import sys
@@ -19,6 +18,7 @@ from absl import flags as absl_flags
 from tqdm import tqdm
 
 from common import flags, load_backend
+from common.documents import to_json
 from common.errors import UserError, printable, reading
 from common.files import atomic_write
 from config import EVAL_BATCH_SIZE, Config
@@ -116,7 +116,7 @@ def print_json(predictions, names, kind):
                 prediction["present"] = prediction[kind] > keys.PRESENT_LENGTH
         by_class = dict(zip(names, numbers, strict=True))
         document = {"file": file, "predictions": best, f"{kind}s": by_class}
-        print(json.dumps(document))
+        print(to_json(document))
 
 
 def export(path, network):

@@ -1,4 +1,4 @@
-"""Atomic writes of files and folders, and the lock of a training's folder."""
+"""Atomic writes of files and folders, and the lock of a folder."""
 
 import contextlib
 import errno
@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 
-from common.errors import UserError, reading, writing
+from common.errors import UserError, writing
 
 if sys.platform == "win32":
     import msvcrt
@@ -63,16 +63,6 @@ def write_files(folder, files):
     return paths
 
 
-def complete_rows(path, columns):
-    """The lines below the header of a CSV file that have all `columns`.
-
-    A process that runs or was killed may have written half of the last line.
-    """
-    with reading(path):
-        lines = path.read_text().splitlines()[1:]
-    return [line for line in lines if line.count(",") == columns - 1]
-
-
 def refuse_existing(path):
     """Raises UserError if the path exists."""
     if os.path.lexists(path):
@@ -110,16 +100,19 @@ def _flush(path):
 
 
 @contextlib.contextmanager
-def sole_trainer(directory):
-    """Locks a folder; raises UserError if another process trains in it.
+def sole_process(directory, doing):
+    """Locks a folder; raises UserError if another process has locked it.
 
     The lock ends with the context or the process; the hidden lock file stays.
     """
     path = pathlib.Path(directory, _LOCK_FILE)
     with path.open("a+b") as file:
         if not _lock(file.fileno(), path):
-            raise UserError(f"another process is training in {directory}")
+            raise UserError(f"another process is {doing} in {directory}")
         yield
+
+
+sole_trainer = functools.partial(sole_process, doing="training")
 
 
 def is_training(directory):
@@ -155,6 +148,6 @@ def _lock(descriptor, path):
 def _warn_that_nothing_locks(directory, reason):
     print(
         f"Warning: {directory} cannot be locked ({reason}): start no second "
-        "training there; an evaluation waits only a minute for a checkpoint",
+        "process there; an evaluation waits only a minute for a checkpoint",
         file=sys.stderr,
     )

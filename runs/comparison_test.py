@@ -1,11 +1,13 @@
 import json
 import re
 
+import numpy as np
 import pytest
 from matplotlib.axes import Axes
 
 import experiment
 from common.errors import UserError
+from common.files import sole_process
 from config import Config
 from models.registry import MODELS
 from runs import pages, runner
@@ -119,6 +121,36 @@ def test_runs_are_kept_and_other_settings_refused(tmp_path, trained, capsys):
     ):
         with pytest.raises(UserError, match=message):
             compare(Settings(**{**settings, "steps": steps}), DIGITS, others)
+
+
+def test_results_on_other_images_are_not_repeated(tmp_path, trained):
+    images = np.zeros((4, 28, 28), "uint8")
+    np.save(tmp_path / "x_test", images)
+    np.save(tmp_path / "y_test", np.arange(4))
+    data = Config(dataset="arrays", data_dir=str(tmp_path))
+    settings = {"models": "baseline", "output_dir": str(tmp_path / "out")}
+    for _ in range(2):
+        compare(Settings(**settings, steps=4), data)
+    assert len(trained) == 1
+    np.save(tmp_path / "y_test", np.arange(4)[::-1])
+    with pytest.raises(UserError, match="baseline on other images"):
+        compare(Settings(**settings, steps=4), data)
+    with (
+        sole_process(tmp_path / "out", "x"),
+        pytest.raises(UserError, match="x"),
+    ):
+        compare(Settings(**settings, steps=4), data)
+
+
+def test_an_edited_comparison_is_an_error(tmp_path, trained):
+    settings = Settings(models="baseline", steps=4, output_dir=str(tmp_path))
+    compare(settings, DIGITS)
+    path = tmp_path / "comparison.json"
+    text = path.read_text().replace('"wrong": 13', '"wrong": "13"')
+    path.write_text(text)
+    with pytest.raises(UserError, match=r"json: .*points/0/wrong must not be"):
+        compare(settings, DIGITS)
+    assert path.read_text() == text
 
 
 def test_minutes_become_steps_once(tmp_path, trained, monkeypatch, capsys):

@@ -139,13 +139,14 @@ def _comparison_row(name, model):
     mean, deviation = mean_and_deviation(errors)
 
     def median(key):
-        return statistics.median(run[key] for run in runs)
+        values = [run[key] for run in runs if run.get(key) is not None]
+        return statistics.median(values) if values else None
 
     return {
         "model": name,
         "weights": network["weights"],
         "without decoder": network["weights_without_decoder"],
-        "multiply-adds": network["multiply_adds"],
+        "multiply-adds": network.get("multiply_adds"),
         "steps": runs[0]["points"][-1]["step"],
         "training minutes": median("training_seconds") / 60,
         "training images/s": median("training_images_per_second"),

@@ -3,6 +3,8 @@ import json
 
 import pytest
 
+from common.errors import UserError
+from common.files import sole_process
 from models.hparams import parse_overrides
 from models.registry import model_class
 from runs import flags_page, pages, reproduction, runner
@@ -35,7 +37,10 @@ def test_every_experiment_is_a_training(name):
 
 def test_results_are_written_once(tmp_path, monkeypatch, capsys):
     configs = []
-    trained = {"wrong": 7, "points": [{"step": 938}, {"step": 5628}]}
+    machine = {"backend": "b", "device": "d", "cores": 2}
+    points = [{"step": step, "wrong": 7} for step in (938, 5628)]
+    trained = {"wrong": 7, "examples": 40, "points": points}
+    trained |= {"machine": machine, "training_seconds": 9.0}
 
     def run(config):
         configs.append(config)
@@ -73,6 +78,18 @@ def test_results_are_written_once(tmp_path, monkeypatch, capsys):
     assert "--dtype_policy=mixed_bfloat16" in pairs["command"]
     assert configs[-1].checkpoint.endswith("16/{}/train/model.ckpt-5628")
     assert str(tmp_path) not in json.dumps([runs, ensemble])
+    # The ensemble of a member that was repeated is another one.
+    folder = tmp_path / "out" / "shared-capsule"
+    (folder / "1.json").unlink()
+    reproduce(["shared-capsule"], settings)
+    assert configs[-1].num_trials == 2
+    assert len(configs) == 8
+    (folder / "1.json").write_text(json.dumps({**first, "others": 3}))
+    with pytest.raises(UserError, match=r"1\.json: .*others must not be 3"):
+        reproduction.read(settings.output_dir, experiment)
+    with sole_process(folder, "waiting"), pytest.raises(UserError, match="out"):
+        reproduce(["shared-capsule"], settings)
+    capsys.readouterr()
     monkeypatch.setattr(reproduction, "_reproduce", lambda *_: None)
     reproduce(["all"], settings)
     skipped = capsys.readouterr().out.splitlines()

@@ -24,6 +24,7 @@ import warnings
 
 import h5py
 
+from common.documents import EXAMPLES, require
 from common.errors import UserError, reading
 from common.files import atomic_write
 from common.flags import flag_specs
@@ -237,6 +238,7 @@ def read_checkpoint(path, model=None):
             raise  # what cannot be read for the moment is not damaged
         raise DamagedError(f"{path}: no valid checkpoint: {error}") from error
     with reading(path):  # another version may have written other settings
+        require(values, EXAMPLES["checkpoint"])
         saved, settings = values["architecture"], values["training"]
         name, shape = saved["model"], ImageShape(**saved["shape"])
         if registry.is_external(name) and name != model:
@@ -245,9 +247,16 @@ def read_checkpoint(path, model=None):
             )
         if settings.get("image_size") is not None:
             settings.setdefault("resize", "stretch")  # as earlier versions did
-        hparams = registry.model_class(name).HParams(**saved["hparams"])
+        given, cls = saved["hparams"], registry.model_class(name).HParams
+        kinds = {
+            key: spec.kind(-(2**63))  # any number
+            for key, spec in flag_specs(cls).items()
+            if given.get(key, spec.default) != spec.default
+        }
+        require(given, kinds)
+        hparams = cls(**given)
         architecture = Architecture(name, shape, saved["num_targets"], hparams)
-        names = values["class_names"]
+        names = values.get("class_names")
         return Checkpoint(values["step"], architecture, settings, names, path)
 
 

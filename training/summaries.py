@@ -12,8 +12,9 @@ from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.plugins.histogram.metadata import create_summary_metadata
 from tensorboard.plugins.hparams import api as hparams_api
 
+from common.documents import complete_rows
 from common.errors import writing
-from common.files import atomic_write, complete_rows, write_file
+from common.files import atomic_write, write_file
 from config import RUN_SETTINGS
 from input_data import keys
 from training.tf1_checkpoint import tf1_name
@@ -125,7 +126,8 @@ class Curve:
 
     def __init__(self, path):
         self._path = path
-        rows = complete_rows(path, 3) if path.exists() else []
+        kinds = int, float, float
+        rows = complete_rows(path, *kinds) if path.exists() else []
         self._rows = {int(row.partition(",")[0]): row for row in rows}
         self._rewrite()
 

@@ -5,6 +5,7 @@ import dataclasses
 import os
 import pathlib
 import sys
+import uuid
 
 import keras
 import numpy as np
@@ -88,6 +89,8 @@ class Trainer(keras.callbacks.Callback):
         )
         if self._latest is not None:
             config = config.with_defaults_from(self._latest.run_settings)
+        before = self._latest.run_settings if self._latest else {}
+        self._id = before.get("id", uuid.uuid4().hex)  # tells trainings apart
         if config.eval_every and strategy.count > 1:
             raise UserError("--eval_every is for one device")
         if config.batch_size % strategy.count:
@@ -142,6 +145,7 @@ class Trainer(keras.callbacks.Callback):
             **self._config.run_settings(),
             **spec.settings,
             **spec.split_fingerprints,
+            "id": self._id,
             "num_images": spec.num_images,
             "seconds": self.clock.seconds,
         }

@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 
-from common.files import complete_rows
+from common.documents import complete_rows
 from visualization import drawing
 
 MAX_CLASSES = 100  # counts of more would be too small to read
@@ -78,7 +78,7 @@ def learning_curve_png(summary_dir):
     both = figure.subplots(1, 2)
     for path in sorted(summary_dir.glob("*/curve.csv")):
         part = path.parent.name
-        rows = complete_rows(path, 3)
+        rows = complete_rows(path, int, float, float)
         if not rows:
             continue
         steps, *values = np.genfromtxt(rows, delimiter=",", ndmin=2).T

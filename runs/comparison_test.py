@@ -137,7 +137,7 @@ def test_results_on_other_images_are_not_repeated(tmp_path, trained):
         compare(Settings(**settings, steps=4), data)
     with (
         sole_process(tmp_path / "out", "x"),
-        pytest.raises(UserError, match="x"),
+        pytest.raises(UserError, match="is comparing"),
     ):
         compare(Settings(**settings, steps=4), data)
 

@@ -87,7 +87,7 @@ def test_results_are_written_once(tmp_path, monkeypatch, capsys):
     (folder / "1.json").write_text(json.dumps({**first, "others": 3}))
     with pytest.raises(UserError, match=r"1\.json: .*others must not be 3"):
         reproduction.read(settings.output_dir, experiment)
-    with sole_process(folder, "waiting"), pytest.raises(UserError, match="out"):
+    with sole_process(folder, ""), pytest.raises(UserError, match="reprod"):
         reproduce(["shared-capsule"], settings)
     capsys.readouterr()
     monkeypatch.setattr(reproduction, "_reproduce", lambda *_: None)

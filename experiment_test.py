@@ -439,6 +439,19 @@ def test_results_of_others_are_not_replaced(tmp_path):
         assert tags["total_loss"] == tags["loss"]
         assert len((folder / "curve.csv").read_text().splitlines()) == 2
     assert not (tmp_path / "run0" / "test_5").exists()
+    np.save(tmp_path / "y_test.npy", np.arange(20)[::-1] % 10)
+    runs[1][1]["checkpoint"] = str(at(tmp_path / "run0", 0))
+    experiment.run(evaluating(tmp_path / "run0", **runs[1][1]))
+    assert (tmp_path / "run0" / "test_5").exists()
+
+
+def test_a_new_training_in_the_folder_has_results_of_its_own(done):
+    for max_steps, name in ((6, "test"), (7, "test"), (2, "test_2")):
+        if name == "test_2":
+            shutil.rmtree(done / "train")
+        experiment.run(small(done, max_steps=max_steps))
+        experiment.run(evaluating(done, eval_size=9, format="json"))
+        assert (done / name / f"model.ckpt-{max_steps}.json").exists()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ python predict.py --checkpoint=... --export=/tmp/mnist.keras
 
 import concurrent.futures
 import functools
-import json
 import os
 import pathlib
 import sys
@@ -21,7 +20,7 @@ from tqdm import tqdm
 import resolve
 from common import flags, load_backend
 from common.errors import UserError, printable, reading
-from common.files import atomic_write
+from common.files import atomic_write, to_json
 from config import EVAL_BATCH_SIZE, Config
 from input_data import keys
 from input_data.files import DECODING_THREADS, list_images
@@ -117,7 +116,7 @@ def print_json(predictions, names, kind):
                 prediction["present"] = prediction[kind] > keys.PRESENT_LENGTH
         by_class = dict(zip(names, numbers, strict=True))
         document = {"file": file, "predictions": best, f"{kind}s": by_class}
-        print(json.dumps(document))
+        print(to_json(document))
 
 
 def export(path, network):

@@ -106,7 +106,8 @@ def _measures(results):
         counts = {test: (result["wrong"], total, result["wrong_examples"])}
         if "by_own_loss" in result:
             counts[f"{test}, own loss"] = result["by_own_loss"], total, None
-        if "undetected" in result and (right := total - len(before)):
+        right = total - len(before)
+        if "against_detector" in result and right:
             aware = result["against_detector"]["undetected"]
             counts["undetected"] = result["undetected"], right, None
             counts["undetected, detector attacked"] = aware, right, None

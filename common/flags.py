@@ -58,11 +58,10 @@ class FlagSpec:
 
     def of_field(self, field):
         """The `FlagSpec` with the type, bound and default of a field."""
-        kind, at_most = (typing.get_args(field.type) or (field.type,))[0], None
-        if not (self.choices or self.below):
-            at_most = self.at_most or _AT_MOST.get(kind)
-        found = {"kind": kind, "at_most": at_most, "default": field.default}
-        return dataclasses.replace(self, **found)
+        found = {"kind": (typing.get_args(field.type) or (field.type,))[0]}
+        if not (self.at_most or self.below or self.choices):
+            found["at_most"] = _AT_MOST.get(found["kind"])
+        return dataclasses.replace(self, default=field.default, **found)
 
     def allows(self, value):
         """Whether a value is allowed; None always is."""

@@ -272,7 +272,7 @@ def test_leaky_routing_starts_with_a_share_for_no_class():
 TRAINING = {
     "decay_rate": (0.5, 0.4),
     "decay_steps": (1, 2),
-    "ema": (0.0, 0.9),
+    "ema": (0.5, 0.9),
     "learning_rate": (0.001, 0.002),
     "optimizer": ("adam", "muon"),
     "schedule": ("exponential", "cosine"),

@@ -88,18 +88,22 @@ def randomize(network):
 
 
 def random_outputs(name, **more):
-    """The outputs [3, 3] of a network with random weights."""
-    network = build(name, **more)
+    """Outputs with random weights, before and after moving statistics."""
+    network, images = build(name, **more), random_images(name)
     randomize(network)
-    return keras.ops.convert_to_numpy(network(random_images(name)))
+    before = network(images)
+    network(images, training=True)
+    after = network(images)
+    return np.stack([*map(keras.ops.convert_to_numpy, (before, after))])
 
 
 if __name__ == "__main__":
-    found = {
-        name: [
-            random_outputs(name, **more).astype("float64").round(5).tolist()
-            for more in ({}, dict(other_values(name)))
-        ]
-        for name in sorted(MODELS)
-    }
-    OUTPUTS.write_text(json.dumps(found, indent=1) + "\n")
+    rows = []
+    for name in sorted(MODELS):
+        pair = {}, dict(other_values(name))
+        outputs = [random_outputs(name, **more).tolist() for more in pair]
+        rounded = json.dumps(
+            keras.tree.map_structure(lambda x: round(x, 5), outputs)
+        )
+        rows.append(f'"{name}": {rounded}')
+    OUTPUTS.write_text("{\n" + ",\n".join(rows) + "\n}\n")

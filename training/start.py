@@ -3,6 +3,7 @@
 import dataclasses
 import time
 import typing
+import uuid
 
 import keras
 
@@ -64,11 +65,13 @@ class Clock:
 class Run:
     """What a training needs; `step` counts the steps done before it.
 
-    `recorded` are the settings that its checkpoints store, see `resolve`.
+    `recorded` are the settings that its checkpoints store, see `resolve`; `id`
+    tells trainings apart.
     """
 
     config: typing.Any
     recorded: dict
+    id: str
     pipeline: Pipeline
     architecture: Architecture
     model: keras.Model
@@ -83,6 +86,7 @@ class Run:
             **self.recorded,
             **spec.settings,
             **spec.split_fingerprints,
+            "id": self.id,
             "num_images": spec.num_images,
             "seconds": self.clock.seconds,
         }
@@ -98,8 +102,9 @@ def start(config, strategy, directory):
     there, or --init_checkpoint, does not fit the settings or the data.
     """
     latest = latest_valid(directory, config.model, quarantine=strategy.is_first)
-    seconds = latest.run_settings.get("seconds", 0.0) if latest else 0.0
-    clock = Clock(config.batch_size, seconds)
+    before = latest.run_settings if latest else {}
+    clock = Clock(config.batch_size, before.get("seconds", 0.0))
+    run_id = before.get("id", uuid.uuid4().hex)
     given = resolve.inherit(config, latest) if latest else config
     config, recorded = resolve.with_defaults(given), resolve.recorded(given)
     if config.eval_every and strategy.count > 1:
@@ -131,7 +136,9 @@ def start(config, strategy, directory):
     with strategy.scope():
         # Weights, their gradients and Adam's moments.
         model = architecture.build(seed=config.seed, copies=4)
-        run = Run(config, recorded, pipeline, architecture, model, clock)
+        run = Run(
+            config, recorded, run_id, pipeline, architecture, model, clock
+        )
         if latest:  # 1. Resume the training of this folder.
             compile_model(model, config.max_steps)
             resume(run, latest)

@@ -80,7 +80,8 @@ class Curve:
 
     def __init__(self, path):
         self._path = path
-        rows = complete_rows(path, 3) if path.exists() else []
+        kinds = int, float, float
+        rows = complete_rows(path, *kinds) if path.exists() else []
         self._rows = {int(row.partition(",")[0]): row for row in rows}
         self._rewrite()
 

@@ -3,6 +3,7 @@ import pytest
 import tensorflow as tf
 from tensorboard.plugins.hparams import metadata
 
+from common.errors import UserError
 from input_data import keys
 from models.architecture import Architecture
 from models.table import find_model
@@ -88,6 +89,14 @@ def test_curves_replace_repeated_steps(tmp_path):
         "30,0.0333333,0.5",
         "40,0.125,1",
     ]
+
+
+def test_an_edited_curve_is_an_error(tmp_path):
+    path = tmp_path / "curve.csv"
+    path.write_text("step,loss,accuracy\n10,0.1,high\n20,0.1,0.5\n")
+    with pytest.raises(UserError, match=r"curve\.csv: .*high"):
+        summaries.Curve(path)
+    assert "20,0.1" in path.read_text()
 
 
 def test_reconstructions_stand_under_their_targets(tmp_path):

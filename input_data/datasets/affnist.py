@@ -15,6 +15,7 @@ import scipy.io
 import tensorflow as tf
 
 from common import files
+from common.errors import UserError
 from input_data.files import find_file, open_file
 from input_data.images import labeled_images, make_pipeline
 from input_data.registry import Split
@@ -66,7 +67,8 @@ def generate(dataset, data_dir, split, output_dir, copies, seed):
     It has the first copy of every image, then the second copies, and so on.
     """
     path = pathlib.Path(output_dir) / f"{_NAMES[split]}.mat"
-    files.refuse_existing(path)
+    if path.exists():
+        raise UserError(f"{path} already exists; choose another path")
     data = read_digits(dataset, split, data_dir)
     files.remove_partial(files.make_folder(output_dir), path.name)
     generator = np.random.default_rng(seed)

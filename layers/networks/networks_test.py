@@ -20,13 +20,15 @@ from testing.random_networks import (
     randomize,
 )
 
+# TensorFlow takes long to trace, JAX to compile each operation.
+EAGER = keras.backend.backend() == "tensorflow"
 every_network = pytest.mark.parametrize("name", sorted(MODELS))
 
 
 @every_network
 def test_networks_are_trained_saved_and_loaded(name, tmp_path):
     network, images = build(name), random_images(name)
-    network.compile("sgd", "categorical_crossentropy", run_eagerly=True)
+    network.compile("sgd", "categorical_crossentropy", run_eagerly=EAGER)
     network.train_on_batch(images, np.eye(3))
     found = network.predict_on_batch(images)
     assert found.shape == (3, 3)
@@ -34,7 +36,7 @@ def test_networks_are_trained_saved_and_loaded(name, tmp_path):
     assert 0 <= found.min() <= found.max() <= 1
     network.save(tmp_path / "network.keras")
     loaded = keras.models.load_model(tmp_path / "network.keras")
-    loaded.run_eagerly = True
+    loaded.run_eagerly = EAGER
     np.testing.assert_array_equal(loaded.predict_on_batch(images), found)
 
 
@@ -85,6 +87,10 @@ def differ(first, second):
     )
 
 
+@pytest.mark.skipif(
+    not EAGER,
+    reason="minutes of compilation; the effects are those of TensorFlow",
+)
 @pytest.mark.parametrize(
     ("name", "argument", "value"),
     [

@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 import resolve
 from common import flags, load_backend
-from common.errors import UserError, printable, reading
+from common.errors import UserError, printable, user_errors
 from common.files import atomic_write, to_json
 from config import EVAL_BATCH_SIZE, Config
 from input_data import keys
@@ -49,7 +49,7 @@ def predict_files(files, network, prepare, num_targets, unreadable):
 
     def read(file):
         try:
-            with reading(file):
+            with user_errors(file):
                 if file == "-":
                     content = sys.stdin.buffer.read()
                 else:
@@ -133,7 +133,7 @@ def export(path, network):
             }
             np.savez_compressed(partial, **weights)
         else:
-            with reading(f"{path}: cannot export a SavedModel"):
+            with user_errors(f"{path}: cannot export a SavedModel"):
                 network.export(partial, format="tf_saved_model", verbose=False)
     print(f"Exported to {path}", file=sys.stderr)
 

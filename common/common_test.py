@@ -13,7 +13,12 @@ import keras
 import pytest
 
 from common import errors, files, flags, load_backend
-from common.errors import Interrupted, UserError, exit_on_user_error, reading
+from common.errors import (
+    Interrupted,
+    UserError,
+    exit_on_user_error,
+    user_errors,
+)
 from common.files import atomic_write, make_folder, remove_partial, write_file
 from common.flags import field
 from testing import commands
@@ -103,7 +108,7 @@ def test_unknown_names_are_answered_with_those_that_exist(name, text):
     ],
 )
 def test_reading_names_the_file(error, reason):
-    with pytest.raises(UserError) as caught, reading("a/b.png"):
+    with pytest.raises(UserError) as caught, user_errors("a/b.png"):
         raise error
     prefix = "" if isinstance(error, UserError) else "a/b.png: "
     assert str(caught.value) == prefix + reason
@@ -118,9 +123,9 @@ def test_only_files_and_folders_are_read(tmp_path, kind):
         path.symlink_to(os.devnull)
     else:
         socket.socket(socket.AF_UNIX).bind(str(path))
-    with pytest.raises(UserError, match=r"x\.png is a pipe"), reading(path):
+    with pytest.raises(UserError, match=r"x\.png is a pipe"), user_errors(path):
         raise AssertionError("nothing is opened")
-    with reading(tmp_path):
+    with user_errors(tmp_path):
         pass
 
 

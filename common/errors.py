@@ -52,15 +52,16 @@ class StopSignal:
 
 
 @contextlib.contextmanager
-def reading(path):
-    """Turns any failure to read or decode one file into a `UserError`.
+def user_errors(prefix):
+    """Turns any exception into a `UserError` that begins with `prefix`.
 
-    Use `with reading(path):` around only the library call that reads the file.
+    Put it around only the library call that can fail because of a user's file,
+    flag or value, and name that in the prefix: the path of a file to read.
     """
     try:
-        is_known = os.path.isfile(path) or os.path.isdir(path)
-        if not is_known and os.path.exists(path):  # reading it may never end
-            raise UserError(f"{path} is a pipe, socket or device, not a file")
+        is_known = os.path.isfile(prefix) or os.path.isdir(prefix)
+        if not is_known and os.path.exists(prefix):  # reading may never end
+            raise UserError(f"{prefix} is a pipe, socket or device, not a file")
         yield
     except UserError:
         raise
@@ -72,12 +73,7 @@ def reading(path):
         else:
             line = str(error).strip().partition("\n")[0]
             reason = f"{type(error).__name__}: {line[:300]}"
-        raise UserError(f"{path}: {reason}") from error
-
-
-def writing(path):
-    """Turns any failure to write one file or folder into a `UserError`."""
-    return reading(f"{path}: cannot write")
+        raise UserError(f"{prefix}: {reason}") from error
 
 
 def shell_command(words):

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 
-from common.errors import UserError, reading, writing
+from common.errors import UserError, user_errors
 
 if sys.platform == "win32":
     import msvcrt
@@ -41,7 +41,7 @@ def atomic_write(path, replace=False):
         raise UserError(f"{path} already exists; choose another path")
     names = {"prefix": f".{path.name}.", "suffix": ".partial"}
     with (
-        writing(path),
+        user_errors(f"{path}: cannot write"),
         tempfile.TemporaryDirectory(dir=path.parent, **names) as hidden,
     ):
         # The file keeps its suffix, which tells libraries the format.
@@ -71,7 +71,7 @@ def write_files(folder, files):
 
 def read_json(path, kind):
     """Reads a document; raises UserError if it is not like `EXAMPLES[kind]`."""
-    with reading(path):
+    with user_errors(path):
         content = json.loads(
             path.read_text(),  # without null, which is as good as missing
             object_pairs_hook=lambda pairs: {
@@ -126,7 +126,7 @@ def complete_rows(path, *kinds):
 
     Half a last line is left out: a process writes it, or was killed then.
     """
-    with reading(path):
+    with user_errors(path):
         lines = path.read_text().splitlines()[1:]
         if lines and lines[-1].count(",") < len(kinds) - 1:
             lines.pop()
@@ -145,7 +145,7 @@ def remove_partial(folder, name="*"):
 def make_folder(path):
     """Creates a folder if needed and checks that it is writable; returns it."""
     folder = pathlib.Path(path)
-    with writing(folder):
+    with user_errors(f"{folder}: cannot write"):
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
     return folder

@@ -9,7 +9,7 @@ from keras import ops
 from PIL import Image
 
 import resolve
-from common.errors import UserError, reading
+from common.errors import UserError, user_errors
 from config import EVAL_BATCH_SIZE
 from input_data import keys
 from input_data.preparation import center, center_of_mass
@@ -111,7 +111,7 @@ class DemoModel:
         `content` has the bytes of a PNG file, black in the background. A single
         object is white; if there are two, one is magenta and the other green.
         """
-        with reading("the drawing"):
+        with user_errors("the drawing"):
             image = Image.open(io.BytesIO(content), formats=["PNG"])
             drawing = np.asarray(image.convert("RGB"))
         if not drawing.any():

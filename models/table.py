@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import layers
 from common.errors import UserError
-from common.flags import field, import_named, is_external, require_known
+from common.flags import field, is_external, require_known
+from common.own_code import import_named
 from layers import networks
 from layers.losses import CLASSIFICATION_LOSSES
 from models import losses
@@ -70,6 +71,8 @@ class Model:
       xla: bool, whether TensorFlow uses XLA even on CPUs. XLA is faster for
         networks of many small operations.
       full_float32: bool, whether GPUs compute float32 products exactly.
+      pretrained: bool, whether `classifier` has pretrained weights, and the
+        methods of `PhotoModel` for them.
       classifier: class, a subclass of `Classifier` for what is no graph.
     """
 
@@ -93,6 +96,7 @@ class Model:
     any_size: bool = False
     xla: bool = False
     full_float32: bool = False
+    pretrained: bool = False
     classifier: type = Classifier
 
     @functools.cached_property
@@ -306,6 +310,7 @@ MODELS = {
         routed_layer="classes",
         grid="primary",
         any_size=True,
+        pretrained=True,
         classifier=PhotoModel,
     ),
     "pooling": Model(

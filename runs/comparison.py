@@ -5,7 +5,7 @@ import math
 import shlex
 
 from common import flags
-from common.errors import UserError, reading
+from common.errors import UserError, user_errors
 from common.files import (
     make_folder,
     read_json,
@@ -138,7 +138,7 @@ def _trainings(names, common, lines):
     """Dict from the name of a row to the `Config` of its trainings."""
     own = {}
     for line in lines:
-        with reading(f"--settings={line}"):
+        with user_errors(f"--settings={line}"):
             name, *arguments = shlex.split(line)
         for text in flags.arguments(flags.parse(Config, arguments), _COMMON):
             raise UserError(

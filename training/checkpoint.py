@@ -23,7 +23,7 @@ import warnings
 
 import h5py
 
-from common.errors import UserError, reading
+from common.errors import UserError, user_errors
 from common.files import EXAMPLES, atomic_write, require
 from common.flags import flag_specs, is_external
 from input_data.keys import ImageShape
@@ -88,7 +88,7 @@ class Checkpoint:
         Raises UserError if `architecture` differs from the checkpoint's.
         """
         self._require(self.architecture.settings(), architecture.settings())
-        with reading(self.path), warnings.catch_warnings():
+        with user_errors(self.path), warnings.catch_warnings():
             # Keras would only warn, and then restart the optimizer.
             warnings.filterwarnings("error", "Skipping variable loading")
             self._load_weights(model)
@@ -187,7 +187,7 @@ def read_checkpoint(path, model=None):
         if isinstance(error, OSError) and not is_missing:
             raise  # what cannot be read for the moment is not damaged
         raise DamagedError(f"{path}: no valid checkpoint: {error}") from error
-    with reading(path):
+    with user_errors(path):
         if values.get("format") != FORMAT:  # that of version 1.0.0 was 1
             raise ValueError(f"format {values.get('format')}, not {FORMAT}")
         require(values, EXAMPLES["checkpoint"])

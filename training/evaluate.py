@@ -18,7 +18,6 @@ from input_data import keys, registry
 from layers.backends import is_on_cpu
 from models.architecture import Architecture
 from training import checkpoint as checkpoints
-from training.formats import open_checkpoint
 from training.results import Results
 from training.scores import Predictions
 from training.strategies import OneDevice
@@ -132,7 +131,7 @@ def evaluations(config, strategy):
     with Results(config, strategy) as results:
 
         def evaluate(path, draws=True):
-            checkpoint = open_checkpoint(path, config.model)
+            checkpoint = checkpoints.read_checkpoint(path, config.model)
             predictions = evaluator.predict(checkpoint)
             results.report(f"{path}:\n", predictions, checkpoint.step, draws)
             return checkpoint

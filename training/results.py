@@ -1,16 +1,14 @@
 """Reports evaluations as text or JSON, and in TensorBoard files."""
 
 import contextlib
-import dataclasses
 import itertools
 import os
 import pathlib
 import sys
 
-import numpy as np
-
 from common.files import make_folder, read_json, to_json, write_file, write_json
 from input_data import keys
+from training.class_report import document, ratios_by_class
 from training.summaries import SummaryWriter
 from visualization import evaluation_figures as pictures
 
@@ -50,15 +48,15 @@ class Results(contextlib.ExitStack):
         images = f"{kind} {noun} of {predictions.config.dataset}"
         score = predictions.score
         if self._is_json:
-            document = to_json(self._document(images, predictions))
-            print(document, file=self._output, flush=True)
+            text = to_json(document(images, predictions))
+            print(text, file=self._output, flush=True)
         else:
             print(f"{title}{score} ({score.num_examples} {images})", flush=True)
             if spec.num_targets == 2:
                 percent = score.wrong_percent_per_object
                 print(f"wrong percent per object: {percent:.2f}%", flush=True)
             if spec.num_targets == keys.SEVERAL_LABELS:
-                for name, row in predictions.ratios[-2:]:
+                for name, row in ratios_by_class(predictions)[-2:]:
                     texts = (f"{key} {row[key]:.4f}" for key in row)
                     print(name, *texts, flush=True)
             if self._config.pairs != "overlap":
@@ -69,7 +67,7 @@ class Results(contextlib.ExitStack):
         name = checkpoint.path.name if checkpoint else "ensemble"
         self._choose_folder(predictions)
         if self._is_json:
-            write_file(self._folder / f"{name}.json", f"{document}\n")
+            write_file(self._folder / f"{name}.json", f"{text}\n")
         self._write_summaries(predictions, step)
         if draws:
             try:
@@ -102,44 +100,6 @@ class Results(contextlib.ExitStack):
             print(f"{self._folder} has other results; these go to {folder}")
             self._folder, self._writer = make_folder(folder), None
         write_json(path, before | found)
-
-    def _document(self, images, predictions):
-        score, matrix = predictions.score, predictions.confusion_matrix
-        checkpoint = predictions.checkpoint
-        path = checkpoint.path if checkpoint else self._config.checkpoint
-        settings = checkpoint.run_settings if checkpoint else {}
-        *ratios, macro, micro = predictions.ratios
-        num_targets = predictions.pipeline.spec.num_targets
-        has_any_number = num_targets == keys.SEVERAL_LABELS
-        counts = predictions.labels.sum(0), np.diag(matrix), matrix.sum(0)
-        counts = (column[: len(ratios)] for column in counts)
-        by_class = zip(*counts, ratios, strict=True)
-        return {
-            "checkpoint": str(path),
-            "step": checkpoint.step if checkpoint else None,
-            "images": images,
-            **dataclasses.asdict(score),
-            "wrong": score.wrong,
-            "wrong_percent": score.wrong_percent,
-            "wrong_percent_per_object": (
-                None if has_any_number else score.wrong_percent_per_object
-            ),
-            "wrong_examples": predictions.wrong_rows,
-            "classes": [
-                {
-                    "class": name,
-                    "labels": int(labels),
-                    "found": int(found),
-                    "predictions": float(predicted),
-                    **(ratio if has_any_number else {}),
-                }
-                for labels, found, predicted, (name, ratio) in by_class
-            ],
-            **(dict([macro, micro]) if has_any_number else {}),
-            "confusion_matrix": matrix.tolist(),
-            "seconds": settings.get("seconds"),
-            "images_per_second": predictions.images_per_second,
-        }
 
     def _write_summaries(self, predictions, step):
         if self._writer is None:

@@ -114,10 +114,11 @@ def start(config, strategy, directory):
             f"--batch_size={config.batch_size} cannot be split over "
             f"{strategy.count} devices"
         )
-    if not (latest or config.init_checkpoint):
+    row = find_model(config.model)
+    if row.pretrained and not (latest or config.init_checkpoint):
         # Before the images, whose reading may take long.
         hparams = Architecture.from_config(config, None, 1).hparams
-        find_model(config.model).classifier.check_initial_weights(hparams)
+        row.classifier.check_initial_weights(hparams)
     pipeline = registry.load(config, train=True)
     spec = pipeline.spec
     architecture = Architecture.from_config(
@@ -145,6 +146,7 @@ def start(config, strategy, directory):
         elif config.init_checkpoint:  # 2. Start from another training.
             initialize(run)
         else:  # 3. Start with new weights.
-            model.load_initial_weights()
+            if row.pretrained:
+                model.load_initial_weights()
             compile_model(model, config.max_steps)
     return run

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from common.errors import UserError, printable, reading
+from common.errors import UserError, printable, user_errors
 from input_data.files import (
     DECODING_THREADS,
     decode_image,
@@ -148,7 +148,7 @@ def _key(path, root):
 
 
 def _folders(root):
-    with reading(root):
+    with user_errors(root):
         return sorted(
             path
             for path in root.iterdir()
@@ -222,7 +222,7 @@ def _images(root, files, config):
             )
 
     def decode(path):
-        with reading(path):
+        with user_errors(path):
             image = decode_image(path.read_bytes(), path, color)
             file_mark(path, marks.get(path))
             if size is not None:

@@ -24,3 +24,11 @@ def same_state_in_any_order(request):
     if keras := sys.modules.get("keras"):
         keras.config.set_floatx("float32")
         keras.config.set_dtype_policy("float32")
+
+
+@pytest.fixture
+def shallow(monkeypatch):
+    """The default backbone of `photo_capsule` is quick to trace."""
+    from testing.small_models import shallow_backbone
+
+    monkeypatch.setattr("keras.applications.MobileNetV3Small", shallow_backbone)

@@ -139,19 +139,14 @@ def signal_at(monkeypatch, step, *numbers):
 
 
 def test_a_signal_saves_the_step(done, monkeypatch):
-    with (
-        signal_at(monkeypatch, 8, signal.SIGTERM),
-        pytest.raises(Interrupted) as stop,
-    ):
+    stopped = pytest.raises(Interrupted)
+    with signal_at(monkeypatch, 8, signal.SIGTERM), stopped as stop:
         experiment.run(small(done, max_steps=9))
     assert stop.value.signal_number == signal.SIGTERM
     assert steps_in(done) == [2, 4, 6, 8]
-
-
-def test_a_training_goes_on_without_a_reader(done, monkeypatch):
-    with full_disk(monkeypatch):
-        experiment.run(small(done, max_steps=7))
-    assert steps_in(done) == [2, 4, 6, 7]
+    with full_disk(monkeypatch):  # it goes on without a reader
+        experiment.run(small(done, max_steps=9))
+    assert steps_in(done) == [2, 4, 6, 8, 9]
 
 
 def test_a_damaged_curve_is_found_before_the_training(done):
@@ -162,10 +157,8 @@ def test_a_damaged_curve_is_found_before_the_training(done):
 
 def test_a_second_signal_stops_at_once(done, monkeypatch, capsys):
     monkeypatch.setattr(os, "_exit", sys.exit)
-    with (
-        signal_at(monkeypatch, 8, signal.SIGTERM, signal.SIGINT),
-        pytest.raises(SystemExit) as stop,
-    ):
+    two, stopped = (signal.SIGTERM, signal.SIGINT), pytest.raises(SystemExit)
+    with signal_at(monkeypatch, 8, *two), stopped as stop:
         experiment.run(small(done, max_steps=9))
     assert stop.value.code == 128 + signal.SIGINT
     assert "Stopped without saving" in capsys.readouterr().err
@@ -237,21 +230,13 @@ def test_damaged_checkpoints_are_skipped(done, original, capsys):
     assert not list(done.glob("train/.*.partial"))
 
 
-@pytest.mark.usefixtures("without_pictures")
 def test_which_checkpoints_are_evaluated(done, capsys):
-    config = evaluating(done, eval_size=9)
-    experiment.run(config)
-    assert reported_steps(capsys.readouterr().out) == ["6"]
-    with sole_trainer(done / "train"):
-        experiment.run(config)
-    assert reported_steps(capsys.readouterr().out) == ["2", "4", "6"]
+    def evaluated(**settings):
+        experiment.run(evaluating(done, eval_size=9, format="json", **settings))
+        lines = capsys.readouterr().out.splitlines()
+        return [json.loads(line)["step"] for line in lines]
 
-
-def test_all_checkpoints_are_evaluated(done, capsys):
-    config = evaluating(done, eval_size=9, eval_all=True, format="json")
-    experiment.run(config)
-    documents = map(json.loads, capsys.readouterr().out.splitlines())
-    assert [document["step"] for document in documents] == [2, 4, 6]
+    assert evaluated(eval_all=True) == [2, 4, 6]
     names = [path.name for path in (done / "test").glob("*.png")]
     assert names == ["model.ckpt-6.confusion_matrix.png"]
     tags = scalars(done / "test")
@@ -261,6 +246,9 @@ def test_all_checkpoints_are_evaluated(done, capsys):
     assert (done / "learning_curve.png").exists()
     rows = (done / "test" / "curve.csv").read_text().splitlines()
     assert [row.split(",")[0] for row in rows] == ["step", "2", "4", "6"]
+    assert evaluated() == [6]
+    with sole_trainer(done / "train"):
+        assert evaluated() == [2, 4, 6]
 
 
 @pytest.mark.usefixtures("without_pictures")
@@ -357,17 +345,14 @@ def test_an_ensemble_sums_the_logits(tmp_path, capsys, num_targets):
         return int((~right).sum())
 
     logits = [model(x)[keys.LOGITS].numpy() for model in models]
-    wrong = [count_wrong(each) for each in logits]
-    assert len(set(wrong)) > 1
-    assert score.wrong == count_wrong(sum(logits))
+    wrong = [count_wrong(each) for each in [*logits, sum(logits)]]
+    assert len(set(wrong[:3])) > 1
+    assert score.wrong == wrong[3]
     folder = tmp_path / "all" / "test"
-    tags = scalars(folder)
-    assert tags.pop("wrong_prediction") == {0: score.wrong}
-    assert "loss" not in tags
+    assert scalars(folder)["wrong_prediction"] == {0: score.wrong}
     documents = [json.loads(line) for line in output.splitlines()]
     assert json.loads((folder / "ensemble.json").read_text()) == documents[3]
-    assert [one["wrong"] for one in documents] == [*wrong, score.wrong]
-    assert [len(one["wrong_examples"]) for one in documents[:3]] == wrong
+    assert [one["wrong"] for one in documents] == wrong
     speeds = [one["images_per_second"] for one in documents]
     assert speeds[3] < min(speeds[:3])  # all members predict each image
 
@@ -381,9 +366,8 @@ def test_members_of_an_ensemble_fit_each_other(tmp_path, name, values):
     for trial, value in enumerate(values):
         options = {"model": "baseline", name: value}
         save_untrained(tmp_path / f"run{trial}", 0, **options)
-    config = evaluating(
-        checkpoint=str(at(tmp_path / "run{}", 0)), num_trials=2, eval_size=20
-    )
+    members = {"checkpoint": str(at(tmp_path / "run{}", 0)), "num_trials": 2}
+    config = evaluating(eval_size=20, **members)
     with pytest.raises(UserError, match="kind of outputs"):
         experiment.run(config)
     shutil.rmtree(tmp_path / "run1")
@@ -401,9 +385,7 @@ def test_crops_are_averaged_by_hand(monkeypatch):
         return np.float32([[1, 0, 0]]), logits, np.float32([0])
 
     config, crops = Config(crops=13, dataset="norb"), moved((0, 0))
-    monkeypatch.setattr(
-        Evaluator, "load", lambda self, opened: (config, None, crops)
-    )
+    monkeypatch.setattr(Evaluator, "load", lambda *_: (config, None, crops))
     monkeypatch.setattr(Evaluator, "_predict", predict)
     offsets = [(0, 0)] + [
         (p * a, p * b) for p in (1, 2, 3) for a in (-1, 1) for b in (-1, 1)
@@ -473,13 +455,12 @@ def test_another_network_or_fewer_steps_are_refused(done, values, name):
 def test_other_training_settings_are_noted(done, capsys):
     override = f"{SMALL},learning_rate=0.01,schedule=cosine"
     experiment.run(small(done, max_steps=8, hparams_override=override, seed=4))
-    output = capsys.readouterr().out
-    for note in (
+    notes = re.findall("Note: (.*)\n", capsys.readouterr().out)
+    assert {
         "learning_rate was 0.001 and is now 0.01",
         "seed was 0 and is now 4",
         "max_steps was 6 and is now 8",
-    ):
-        assert f"Note: {note}\n" in output
+    } <= {*notes}
 
 
 def test_another_data_set_needs_init_checkpoint(done, tmp_path):
@@ -487,10 +468,9 @@ def test_another_data_set_needs_init_checkpoint(done, tmp_path):
     other = small(done, max_steps=7, data_dir=str(tmp_path))
     with pytest.raises(UserError, match="--init_checkpoint"):
         experiment.run(other)
-    new, source = str(tmp_path / "new"), str(at(done, 6))
-    experiment.run(
-        dataclasses.replace(other, summary_dir=new, init_checkpoint=source)
-    )
+    given = {"summary_dir": str(tmp_path / "new")}
+    given["init_checkpoint"] = str(at(done, 6))
+    experiment.run(dataclasses.replace(other, **given))
     assert steps_in(tmp_path / "new") == [7]
 
 
@@ -505,10 +485,8 @@ def test_init_weights_only_starts_at_step_0(done, tmp_path):
         np.testing.assert_allclose(after[name], before[name], atol=2e-6)
     # After one step from zeros Adam's moments are 0.1 g and 0.001 g^2.
     assert len(moments) > 10
-    for number in range(1, len(moments), 2):
-        first, second = (
-            after[f"optimizer/vars/{n}"] for n in (number, number + 1)
-        )
+    for n in range(1, len(moments), 2):
+        first, second = (after[f"optimizer/vars/{n + i}"] for i in (0, 1))
         np.testing.assert_allclose(first**2, 10 * second, rtol=0.01, atol=1e-30)
 
 
@@ -563,15 +541,12 @@ def files_of_at_most(size):
 
 def test_a_full_disk_loses_nothing(done):
     before = {p.name: p.read_bytes() for p in at(done, 6).iterdir()}
-    with (
-        files_of_at_most(len(before[WEIGHTS_FILE]) // 2),
-        pytest.raises(UserError, match="model.ckpt-7"),
-    ):
+    half, refused = len(before[WEIGHTS_FILE]) // 2, pytest.raises(UserError)
+    with files_of_at_most(half), refused as error:
         experiment.run(small(done, max_steps=7))
+    assert "model.ckpt-7" in str(error.value)
     assert {p.name: p.read_bytes() for p in at(done, 6).iterdir()} == before
     assert steps_in(done) == [2, 4, 6]
-    with (
-        files_of_at_most(5_000),
-        pytest.raises(UserError, match=f"{done}/train: cannot write"),
-    ):
+    cannot = pytest.raises(UserError, match=f"{done}/train: cannot write")
+    with files_of_at_most(5_000), cannot:
         experiment.run(small(done, max_steps=60, summary_step=1))

@@ -60,7 +60,7 @@ def content(config, train):
 
 def effect(base, flag, data_dir, train):
     """What another value of a flag does: "none", "change" or "refusal"."""
-    values = {"eval_size": 9, **BASES[base]}
+    values = {"eval_size": 9, "train": train, **BASES[base]}
     values |= {"data_dir": data_dir} if base == "images" else {}
     usual = Config(**values)
     other = dataclasses.replace(usual, **{flag: OTHER_VALUES[flag]})

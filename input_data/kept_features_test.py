@@ -29,7 +29,7 @@ class Negative:
 
 def pipeline_of(images=IMAGES, **settings):
     data = labeled_images("", images, np.arange(70), 70)
-    return make_pipeline(data, resolved("arrays", "none", **settings))
+    return make_pipeline(data, resolved("arrays", **settings))
 
 
 def kept(folder, seed=3, network=None, views=4, **settings):

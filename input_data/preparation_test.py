@@ -68,10 +68,10 @@ def test_fit_pads_and_crops_as_training_did(method):
     padded = np.zeros((40, 40, 1), np.float32)
     padded[6:34, 6:34] = image.astype("float32") / 255
     resized = {"image_size": 28, "resize": method} if method else {}
-    config = resolved("images", "none", pad=6, **resized)
+    config = resolved("images", pad=6, **resized)
     fitted = prepare_image(image, ImageShape(40, 40, 1, 10), config)
     np.testing.assert_array_equal(fitted, padded)
-    config = resolved("images", "none", distort=True, **resized)
+    config = resolved("images", distort=True, **resized)
     cropped = prepare_image(image, ImageShape(24, 24, 1, 10), config)
     np.testing.assert_array_equal(cropped, padded[8:32, 8:32])
 

@@ -1,5 +1,6 @@
 """What holds for all layers: shapes, dtypes, masks, weights, saving."""
 
+import collections
 import inspect
 
 import keras
@@ -14,123 +15,90 @@ from testing.gradients import to_numpy
 
 RULE = layers.RoutingRule(logits="replace", squash_constant=0.5)
 POSES = (3, 2, 2, 16)
-MOVING = {"moving_mean": 6, "moving_variance": 6}
-ROUTING_WEIGHTS = {"vote_scale": 6, "vote": 8, "vote_bias": 12}
-ROUTING_WEIGHTS |= {"prediction": 8, "prediction_scale": 6}
-ROUTING_WEIGHTS |= {"prediction_bias": 6}
+BOTH = [POSES, POSES[:-1]]
+STATISTICS = "moving_mean 6, moving_variance 6"
+VOTES = "vote_scale 6, vote 8, vote_bias 12, prediction 8, prediction_scale 6"
+VOTES += ", prediction_bias 6, "
+NORM = "gamma 16, beta 16, moving_mean 16, moving_variance 16"
+BY_MAP = layers.MapRoutingRule(squash_over="map")
 # A layer, its input shapes without the batch, the names of its weights and
 # their count.
 CASES = [
-    (
-        layers.Capsule(3, 4, num_routing=2, leaky=True),
-        [(5, 2)],
-        {"weights": 120, "biases": 12},
-    ),
+    (layers.Capsule(3, 4, 2, leaky=True), [(5, 2)], "weights 120, biases 12"),
     (
         layers.Capsule(3, 4, share_weights=True, use_bias=False, rule=RULE),
-        [(5, 2)],
-        {"weights": 24},
+        *([(5, 2)], "weights 24"),
     ),
     (
         layers.ConvSlimCapsule(3, 4, 3, 2, "SAME", 2, True),
-        [(6, 5, 2, 3)],
-        {"weights": 324, "biases": 12},
+        *([(6, 5, 2, 3)], "weights 324, biases 12"),
     ),
     (
-        layers.ConvSlimCapsule(
-            3, 4, 2, rule=layers.MapRoutingRule(squash_over="map")
-        ),
-        [(3, 4, 2, 3)],
-        {"weights": 144, "biases": 12},
+        layers.ConvSlimCapsule(3, 4, 2, rule=BY_MAP),
+        *([(3, 4, 2, 3)], "weights 144, biases 12"),
     ),
-    (layers.ConvCapsules(3, 4, strides=2), [(6, 5, 2, 3)], {"kernel": 648}),
-    (layers.Length(), [(3, 4)], {}),
+    (layers.ConvCapsules(3, 4, strides=2), [(6, 5, 2, 3)], "kernel 648"),
+    (layers.Length(), [(3, 4)], ""),
     (
-        layers.PrimaryMatrixCapsules(3),
-        [(4, 5, 2)],
-        {
-            "pose_weights": 96,
-            "pose_biases": 48,
-            "activation_weights": 6,
-            "activation_biases": 3,
-        },
+        *(layers.PrimaryMatrixCapsules(3), [(4, 5, 2)]),
+        "pose_weights 96, pose_biases 48, "
+        "activation_weights 6, activation_biases 3",
     ),
     (
         layers.ConvMatrixCapsules(2, 2, 2, "SAME", 2, damping=0.1),
-        [POSES, POSES[:-1]],
-        {"weights": 256, "beta_u": 2, "beta_a": 2},
+        *(BOTH, "weights 256, beta_u 2, beta_a 2"),
     ),
     (
         layers.ClassMatrixCapsules(3, 2, coordinates=False, kernel_stddev=1.0),
-        [POSES, POSES[:-1]],
-        {"weights": 96, "beta_u": 3, "beta_a": 3},
+        *(BOTH, "weights 96, beta_u 3, beta_a 3"),
     ),
     (
-        layers.PrimaryVBCapsules(3),
-        [(4, 5, 2)],
-        {"kernel": 102, **MOVING, "gamma": 6, "beta": 6},
+        *(layers.PrimaryVBCapsules(3), [(4, 5, 2)]),
+        f"kernel 102, {STATISTICS}, gamma 6, beta 6",
     ),
     (
         layers.ConvVBCapsules(3, 2, 2, "SAME", 2),
-        [POSES, POSES[:-1]],
-        {"weights": 384, **MOVING},
+        *(BOTH, f"weights 384, {STATISTICS}"),
     ),
     (
         layers.ClassVBCapsules(3, 2, coordinates=False),
-        [POSES, POSES[:-1]],
-        {"weights": 96, **MOVING},
+        *(BOTH, f"weights 96, {STATISTICS}"),
     ),
     (
         layers.InvertedAttentionCapsules(2, 2, 2),
-        [POSES],
-        {"weights": 256, "gamma": 16, "beta": 16},
+        *([POSES], "weights 256, gamma 16, beta 16"),
     ),
     (
         layers.SelfRoutingCapsules(3, 4, 3, 2, "SAME"),
         [(*POSES[:-1], 2), POSES[:-1]],
-        {"routing_weights": 108, "routing_biases": 54, "pose_weights": 432}
-        | {"gamma": 12, "beta": 12, "moving_mean": 12, "moving_variance": 12},
+        "routing_weights 108, routing_biases 54, pose_weights 432, "
+        + NORM.replace("16", "12"),
     ),
     (
         layers.HomogeneousCapsule(3, "zxy", 0.9),
-        [(2, 3, 4)],
-        {"kernel": 72, "beta": 6, **MOVING},
+        *([(2, 3, 4)], f"kernel 72, beta 6, {STATISTICS}"),
     ),
+    (layers.DepthwiseCapsule(2, (2, 3)), [(2, 3, 4)], "kernel 24, bias 4"),
+    (layers.SelfAttentionCapsule(3, 4), [(5, 2)], "weights 120, biases 15"),
     (
-        layers.DepthwiseCapsule(2, (2, 3)),
-        [(2, 3, 4)],
-        {"kernel": 24, "bias": 4},
-    ),
-    (
-        layers.SelfAttentionCapsule(3, 4),
-        [(5, 2)],
-        {"weights": 120, "biases": 15},
-    ),
-    (
-        layers.VectorRouting(3, 4),
-        [(5, 2)],
-        ROUTING_WEIGHTS
-        | {"activation": 10, "activation_bias": 5}
-        | {"match": 15, "match_bias": 15, "price": 30},
+        *(layers.VectorRouting(3, 4), [(5, 2)]),
+        f"{VOTES}activation 10, activation_bias 5, match 15, match_bias 15, "
+        "price 30",
     ),
     (
         layers.VectorRouting(3, 4, 3, normalize=False, any_number=True),
         [(5, 2)],
-        ROUTING_WEIGHTS
-        | {"activation": 2, "activation_bias": 1}
-        | {"match": 3, "match_bias": 3, "price": 12, "price_bias": 6},
+        f"{VOTES}activation 2, activation_bias 1, match 3, match_bias 3, "
+        "price 12, price_bias 6",
     ),
-    (layers.Conv2D(3, 2), [(4, 5, 2)], {"kernel": 24, "bias": 3}),
+    (layers.Conv2D(3, 2), [(4, 5, 2)], "kernel 24, bias 3"),
     (
         layers.Reconstruction(2, 3, 1, name="decoder"),
-        [(4, 5), ()],
-        {"kernel": 540_672, "bias": 1542},
+        *([(4, 5), ()], "kernel 540672, bias 1542"),
     ),
     (
         layers.ConvReconstruction(2, 3, 1, name="decoder"),
-        [(4, 5), ()],
-        {"kernel": 10_272, "bias": 161, "gamma": 16, "beta": 16}
-        | {"moving_mean": 16, "moving_variance": 16},
+        *([(4, 5), ()], f"kernel 10272, bias 161, {NORM}"),
     ),
 ]
 IDS = [f"{type(case[0]).__name__}-{i}" for i, case in enumerate(CASES)]
@@ -212,10 +180,11 @@ def test_layers_are_saved_under_mixed_precision(
     symbolic = call(mixed, inputs)
     mixed.set_weights(full.get_weights())
     model = keras.Model(inputs, symbolic)
-    named = {}
+    named = collections.Counter()
     for w in mixed.weights:
-        named[w.name] = named.get(w.name, 0) + int(np.prod(w.shape))
-    assert named == weights
+        named[w.name] += int(np.prod(w.shape))
+    pairs = (pair.split() for pair in weights.split(", ") if pair)
+    assert named == {name: int(count) for name, count in pairs}
     assert {w.dtype for w in mixed.weights} <= {"float32"}
     outputs = call(mixed, x)
     dtypes = [keras.backend.standardize_dtype(o.dtype) for o in outputs]

@@ -1,9 +1,8 @@
 import numpy as np
 import pytest
-from keras import ops
 
 from input_data import keys
-from models.optimizer import compile_model
+from models.table import MODELS
 from testing import em_oracle, numpy_oracle
 from testing.small_models import example_batch, small_model
 
@@ -48,23 +47,14 @@ def test_the_network_equals_numpy():
     np.testing.assert_allclose(found[keys.CAPSULES], poses, 1e-3, 1e-4)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("step", "margin"), [(0, 0.2), (5, 0.55), (10, 0.9), (None, 0.9)]
 )
-def test_the_loss_sees_the_step_and_the_weights_decay(step, margin):
-    options = {"margin_steps": 10, "weight_decay": 0.1}
-    model = small_model("matrix_capsule", SMALLEST, **options)
-    compile_model(model)
-    x, y = example_batch(SMALLEST, 1)  # the labels 0, 1, 0, 1
-    if step is not None:
-        x[keys.STEP] = np.full(4, step, "int64")
-    outputs = model(x)
-    logits = ops.convert_to_numpy(outputs[keys.LOGITS])
-    lead = logits[range(4), [0, 1] * 2] - logits[range(4), [1, 0] * 2]
-    expected = (np.maximum(0, margin - lead) ** 2).mean()
-    for w in model.trainable_weights:
-        if len(w.shape) > 1:
-            expected += 0.05 * np.square(ops.convert_to_numpy(w)).sum()
-    loss = float(model.compute_loss(x, y, outputs))
-    assert loss == pytest.approx(expected, rel=1e-5)
+def test_the_loss_sees_the_step(step, margin):
+    row = MODELS["matrix_capsule"]
+    labels, logits = np.eye(2)[[0, 1]], np.array([[0.6, 0.5], [0.7, 0.3]])
+    lead = np.array([0.1, -0.4])
+    steps = None if step is None else np.full(2, step, "int64")
+    loss = row.loss(labels, logits, steps, row.hparams(margin_steps=10))
+    expected = np.maximum(0, margin - lead) ** 2
+    np.testing.assert_allclose(loss, expected, rtol=1e-5)

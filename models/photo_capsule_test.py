@@ -30,11 +30,6 @@ SHAPE = ImageShape(32, 36, 3, 3)
 IMAGES = np.random.default_rng(0).random((2, 32, 36, 3)).astype("float32")
 
 
-@pytest.fixture
-def shallow(monkeypatch):
-    monkeypatch.setattr("keras.applications.MobileNetV3Small", shallow_backbone)
-
-
 def other_backbone(make=shallow_backbone):
     """No weight, also no moving statistic, has its initial value."""
     network = make(include_top=False, weights=None, input_shape=(64, 64, 3))

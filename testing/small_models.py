@@ -10,50 +10,26 @@ from models.architecture import Architecture
 from models.table import find_model
 
 SMALL = ImageShape(18, 20, 2, 3)  # not square
-_MATRIX_CAPSULES = {
-    "conv_channels": 4,
-    "primary_types": 2,
-    "first_types": 2,
-    "second_types": 2,
-}
+_CHANNELS = {"first_channels": 4, "second_channels": 6}
+_POSES = {"conv_channels": 4, "primary_types": 2}
+_POSES |= {"first_types": 2, "second_types": 2}
 SIZES = {
     "baseline": {"first_channels": 4, "second_channels": 3, "dense_units": 8},
-    "capsule": {
-        "conv_channels": 3,
-        "num_prime_capsules": 2,
-        "primary_atoms": 4,
-        "class_atoms": 5,
-    },
-    "pooling": {"first_channels": 4, "second_channels": 6, "dense_units": 8},
-    "shared_capsule": {
-        "first_channels": 4,
-        "second_channels": 6,
-        "class_atoms": 5,
-    },
+    "capsule": {"conv_channels": 3, "num_prime_capsules": 2}
+    | {"primary_atoms": 4, "class_atoms": 5},
+    "pooling": {**_CHANNELS, "dense_units": 8},
+    "shared_capsule": {**_CHANNELS, "class_atoms": 5},
     "deepcaps": {"types": 2, "class_atoms": 4},
-    "efficient_capsule": {
-        "first_channels": 4,
-        "middle_channels": 3,
-        "num_prime_capsules": 3,
-        "primary_atoms": 2,
-        "class_atoms": 4,
-    },
-    "homogeneous_capsule": {
-        "branches": 2,
-        "convolutions": 4,
-        "first_channels": 3,
-        "more_channels": 1,
-    },
-    "inverted_attention": _MATRIX_CAPSULES,
+    "efficient_capsule": {"first_channels": 4, "middle_channels": 3}
+    | {"num_prime_capsules": 3, "primary_atoms": 2, "class_atoms": 4},
+    "homogeneous_capsule": {"branches": 2, "convolutions": 4}
+    | {"first_channels": 3, "more_channels": 1},
+    "inverted_attention": _POSES,
     # With more iterations TensorFlow takes many seconds for tracing.
-    "matrix_capsule": {**_MATRIX_CAPSULES, "routing": 1},
-    "vb_capsule": {**_MATRIX_CAPSULES, "routing": 1},
-    "photo_capsule": {
-        "backbone_weights": "none",
-        "train_backbone": True,
-        "types": 2,
-        "class_atoms": 4,
-    },
+    "matrix_capsule": {**_POSES, "routing": 1},
+    "vb_capsule": {**_POSES, "routing": 1},
+    "photo_capsule": {"backbone_weights": "none", "train_backbone": True}
+    | {"types": 2, "class_atoms": 4},
     "self_routing": {"channels": 2, "types": 3, "atoms": 4, "depth": 2},
 }
 
@@ -76,7 +52,7 @@ def small_shape(name):
 
 def small_hparams(name, **values):
     """The hyper-parameters of a small network; `values` replace some."""
-    return find_model(name).hparams(**{**SIZES[name], **values})
+    return find_model(name).hparams(**SIZES.get(name, {}) | values)
 
 
 def build_model(name, shape, num_targets, hparams, seed=0, **options):

@@ -22,34 +22,27 @@ def score(labels, logits, num_targets):
     ("num_targets", "labels", "logits", "expected"),
     [
         (
-            1,
+            1,  # 0 as 0, 0 as 1, 1 as 2; 2 as 0: a tie; 2 as 2, nothing
             np.eye(3)[[0, 0, 1, 2, 2, 2]],
             [
-                [0.9, 0.1, 0.1],  # 0 as 0
-                [0.1, 0.9, 0.1],  # 0 as 1
-                [0.1, 0.8, 0.9],  # 1 as 2
-                [0.5, 0.5, 0.5],  # 2 as 0: a tie
-                [0.1, 0.1, 0.2],  # 2 as 2
-                [0.1, np.nan, 0.2],  # nothing
+                *([0.9, 0.1, 0.1], [0.1, 0.9, 0.1], [0.1, 0.8, 0.9]),
+                *([0.5, 0.5, 0.5], [0.1, 0.1, 0.2], [0.1, np.nan, 0.2]),
             ],
             [[1, 1, 0], [0, 0, 1], [1, 0, 1]],
         ),
         (
-            2,
+            2,  # both right; 1 right, 0 as 2; 0 and 1 as 2 and 3
             [[1, 1, 0, 0]] * 3,
-            [
-                [0.8, 0.9, 0.1, 0.2],  # both right
-                [0.1, 0.9, 0.8, 0.2],  # 1 right, 0 taken for 2
-                [0.1, 0.2, 0.8, 0.9],  # 0 and 1 taken for 2 and 3
-            ],
+            [[0.8, 0.9, 0.1, 0.2], [0.1, 0.9, 0.8, 0.2], [0.1, 0.2, 0.8, 0.9]],
             [[1, 0, 1.5, 0.5], [0, 2, 0.5, 0.5], [0] * 4, [0] * 4],
         ),
         (
+            # The last row and column are for no class. One missed label for
+            # two wrong predictions; none for one; 0, 1 as 2; 1 missed.
             keys.SEVERAL_LABELS,
-            # One missed label for two wrong predictions, and none for one.
-            [[1, 0, 0], [0, 0, 0]],
-            [[0.1, 0.9, 0.8], [0.9, 0.1, 0.2]],
-            [[0, 0.5, 0.5, 0], [0] * 4, [0] * 4, [1, 0.5, 0.5, 0]],
+            [[1, 0, 0], [0, 0, 0], [1, 1, 0], [0, 1, 0]],
+            [[0.1, 0.9, 0.8], [0.9, 0.1, 0.2], [0.9, 0.4, 0.7], [0] * 3],
+            [[1, 0.5, 0.5, 0], [0, 0, 1, 1], [0] * 4, [1, 0.5, 0.5, 0]],
         ),
     ],
 )
@@ -79,45 +72,29 @@ def test_wrong_examples_are_those_that_the_score_counts(num_targets):
 def test_score_of_one_and_two_targets():
     logits = np.array([[0.9, 0.5, 0.1], [0.2, 0.7, 0.6], [0.1, 0.2, 0.3]])
     assert score(np.eye(3)[[0, 2, 2]], logits, 1) == Score(3, 2, 2, 1)
-    labels = np.array([[1, 0, 1]] * 4)
-    logits = np.array(
-        [
-            [0.9, 0.1, 0.6],
-            [0.6, 0.1, 0.5],  # right, but not above 0.5
-            [0.9, 0.8, 0.7],  # above 0.5, but not the two longest
-            [0.4, 0.1, 0.3],
-        ]
-    )
-    result = score(labels, logits, 2)
+    logits = [
+        [0.9, 0.1, 0.6],
+        [0.6, 0.1, 0.5],  # right, but not above 0.5
+        [0.9, 0.8, 0.7],  # above 0.5, but not the two longest
+        [0.4, 0.1, 0.3],
+    ]
+    result = score(np.array([[1, 0, 1]] * 4), np.array(logits), 2)
     assert result == Score(4, 3, 4, 1)
     assert "1 of 4 (25.00%)" in result.pairs_text
 
 
 def test_score_of_any_number_of_classes():
     labels = np.array([[1, 0, 1], [0, 0, 0], [1, 1, 0], [0, 1, 0], [0, 0, 0]])
-    logits = np.array(
-        [
-            [0.9, 0.5, 0.6],  # 0.5 is not above 0.5
-            [0.1, 0.2, 0.3],
-            [0.9, 0.4, 0.7],  # 0; 1 taken for 2
-            [0.1, 0.2, 0.3],  # missed
-            [0.1, np.nan, 0.3],  # nothing, and wrong
-        ]
-    )
-    result = predictions(labels, logits, 0)
+    logits = [
+        [0.9, 0.5, 0.6],  # 0.5 is not above 0.5
+        [0.1, 0.2, 0.3],
+        [0.9, 0.4, 0.7],  # 0; 1 taken for 2
+        [0.1, 0.2, 0.3],  # missed
+        [0.1, np.nan, 0.3],  # nothing, and wrong
+    ]
+    result = predictions(labels, np.array(logits), 0)
     assert result.score == Score(5, 2, 2, 1 + 1)
     assert result.wrong.tolist() == [2, 3, 4]
-    np.testing.assert_array_equal(
-        result.confusion_matrix,
-        # The last row and column are for no class.
-        [[2, 0, 0, 0], [0, 0, 1, 1], [0, 0, 1, 0], [0, 0, 0, 0]],
-    )
-
-
-def test_error_per_object_counts_a_half_for_each():
-    # Of 4 pairs: 3 right, 1 with no class right; then 1 with one class right.
-    assert Score(4, 3, 3, 0).wrong_percent_per_object == 25
-    assert Score(4, 3, 4, 0).wrong_percent_per_object == 12.5
 
 
 def test_ratios_are_those_of_scikit_learn():

@@ -15,7 +15,6 @@ import scipy.io
 import tensorflow as tf
 
 from common import files
-from common.errors import UserError
 from input_data.files import find_file, open_file
 from input_data.images import labeled_images, make_pipeline
 from input_data.registry import Split
@@ -67,10 +66,24 @@ def generate(dataset, data_dir, split, output_dir, copies, seed):
     It has the first copy of every image, then the second copies, and so on.
     """
     path = pathlib.Path(output_dir) / f"{_NAMES[split]}.mat"
-    if path.exists():
-        raise UserError(f"{path} already exists; choose another path")
     data = read_digits(dataset, split, data_dir)
     files.remove_partial(files.make_folder(output_dir), path.name)
+    labels = np.tile(np.asarray(data.labels, np.uint8), copies)
+    with files.atomic_write(path) as partial:
+        images = _warped_copies(data, copies, seed)
+        fields = {
+            "image": images.reshape(len(labels), -1).T,
+            "label_one_of_n": np.eye(NUM_CLASSES, dtype=np.uint8)[labels].T,
+            "label_int": labels[np.newaxis],
+        }
+        scipy.io.savemat(partial, {_STRUCT: fields})
+        # Replaces the time in SciPy's header: equal data give equal files.
+        with open(partial, "r+b") as file:
+            file.write(_HEADER)
+    print(f"{path}: {len(labels)} images")
+
+
+def _warped_copies(data, copies, seed):
     generator = np.random.default_rng(seed)
     shape = (copies, len(data), IMAGE_SIZE, IMAGE_SIZE, 1)
     images = np.empty(shape, np.uint8)
@@ -81,18 +94,7 @@ def generate(dataset, data_dir, split, output_dir, copies, seed):
             matrices = draw_matrices(generator, len(batch))
             offsets = draw_offsets(generator, batch, matrices)
             copy[part] = warp(batch, matrices, offsets)
-    labels = np.tile(np.asarray(data.labels, np.uint8), copies)
-    fields = {
-        "image": images.reshape(len(labels), -1).T,
-        "label_one_of_n": np.eye(NUM_CLASSES, dtype=np.uint8)[labels].T,
-        "label_int": labels[np.newaxis],
-    }
-    with files.atomic_write(path) as partial:
-        scipy.io.savemat(partial, {_STRUCT: fields})
-        # Replaces the time in SciPy's header: equal data give equal files.
-        with open(partial, "r+b") as file:
-            file.write(_HEADER)
-    print(f"{path}: {len(labels)} images")
+    return images
 
 
 def draw_matrices(generator, count):

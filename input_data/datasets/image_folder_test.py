@@ -53,9 +53,12 @@ def test_classes_are_sorted_and_the_split_is_stratified(tmp_path):
     assert counts[1] == 1
 
 
+ROOT = pathlib.Path("/data")
+
+
 def paths_of(count, name="image"):
     return [
-        (pathlib.Path(f"/data/{label}/{name}{number}.png"), label)
+        (ROOT / label / f"{name}{number}.png", label)
         for label in "ab"
         for number in range(count)
     ]
@@ -73,7 +76,7 @@ def test_the_split_is_the_same_in_all_versions(
     count, seed, purpose, expected, fingerprint
 ):
     files = paths_of(count)
-    kept, held_out, digest = divide(files, seed, purpose)
+    kept, held_out, digest = divide(files, seed, purpose, ROOT)
     names = [f"{label}{path.stem[-1]}" for path, label in held_out]
     assert names == expected.split()
     assert digest == fingerprint
@@ -83,9 +86,9 @@ def test_the_split_is_the_same_in_all_versions(
 def test_added_or_removed_files_move_no_others():
     files = paths_of(60)
     for seed in range(5):
-        kept, held_out, digest = divide(files, seed, "test")
+        kept, held_out, digest = divide(files, seed, "test", ROOT)
         for others in (files[7:], files + paths_of(40, "new")):
-            now_kept, now_held_out, now = divide(others, seed, "test")
+            now_kept, now_held_out, now = divide(others, seed, "test", ROOT)
             assert now == digest
             assert not set(kept) & set(now_held_out)
             assert not set(held_out) & set(now_kept)
@@ -94,8 +97,8 @@ def test_added_or_removed_files_move_no_others():
 def test_the_fingerprint_shows_moved_files():
     changes = {True: 0, False: 0}
     for seed in range(300):
-        kept, _, digest = divide(paths_of(3), seed, "test")
-        _, now_held_out, now = divide(paths_of(4), seed, "test")
+        kept, _, digest = divide(paths_of(3), seed, "test", ROOT)
+        _, now_held_out, now = divide(paths_of(4), seed, "test", ROOT)
         moved = bool(set(kept) & set(now_held_out))
         assert not moved or now != digest
         changes[moved] += 1

@@ -54,7 +54,8 @@ def test_the_file_of_each_split(tmp_path, split, settings, name):
         write_single(second, [6, 2, 1])
     pipeline = load(split, tmp_path, **settings)
     shape = keys.ImageShape(28, 28, 1, 10)
-    assert pipeline.spec == keys.Spec(shape, 1, num_examples=3, num_images=3)
+    expected = keys.Spec(shape, 1, 3, 3, names=tuple("0123456789"))
+    assert pipeline.spec == expected
     ((x, _),) = pipeline.evaluation_batches(3)
     np.testing.assert_allclose(x[keys.IMAGES], images / 255, atol=1e-6)
     assert x[keys.RECONS_LABEL].tolist() == [7, 2, 1]
@@ -81,7 +82,7 @@ def test_pairs(tmp_path):
     assert part.spec.num_examples == 4
     two = {"num_targets": 2}
     for settings in ({}, {**two, "shift": 4}, {**two, "pad": 6}):
-        with pytest.raises(UserError, match=TEST_PAIRS):
+        with pytest.raises(UserError, match=f"{TEST_PAIRS}|--shift=4"):
             load(Split.TEST, data_dir, **settings)
 
 
@@ -92,7 +93,7 @@ def test_padded_records(tmp_path):
         assert spec.shape == keys.ImageShape(40, 40, 1, 10)
         assert spec.settings == {"pad": 6}
     with pytest.raises(UserError, match="--pad"):
-        load(Split.TRAIN, tmp_path, shift=6, pad=0)
+        load(Split.TRAIN, tmp_path, shift=6, pad=1)
     spec = load(Split.TRAIN, tmp_path, shift=6, distort=True).spec
     assert spec.shape == keys.ImageShape(36, 36, 1, 10)
     write_pairs(tmp_path / TEST_PAIRS, 1, 3, shape=(36, 36, 1))

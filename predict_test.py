@@ -90,23 +90,17 @@ def test_json_of_standard_input_and_a_folder_and_export(
 def test_files_of_folders_that_are_no_images_are_ignored(images, capsys):
     before = predict.list_files([str(images)])
     assert capsys.readouterr().err == ""
+    os.symlink(".", images / "again")  # links are followed once
     (images / "__MACOSX").mkdir()
     (images / "b" / "list.csv").touch()
     for name in "README", "a.svg", "__MACOSX/d.png":
         (images / name).touch()
     assert predict.list_files([str(images)]) == before
-    kinds = "3 files: .csv .svg no suffix"
-    message = f"predict.py: {images}: ignored {kinds}\n"
-    assert capsys.readouterr().err == message
+    ignored = f"predict.py: {images}: ignored 3 files: .csv .svg no suffix\n"
+    assert capsys.readouterr().err == ignored
     # Those that are named are read.
     named = [str(images / "README"), str(images / "__MACOSX" / "d.png")]
     assert predict.list_files(named) == named
-
-
-def test_links_are_followed_once(images):
-    before = predict.list_files([str(images)])
-    os.symlink(".", images / "again")
-    assert predict.list_files([str(images)]) == before
 
 
 def test_closed_folders_are_listed(images, monkeypatch):
@@ -141,29 +135,29 @@ def test_photographed_digits_are_centered(tmp_path, capsys):
     assert output.splitlines()[1].split()[:2] == [str(path), "1"]
 
 
-def test_a_table(capsys):
-    lengths = np.array([[0.1, 0.8, 0.2], [0.4, 0.3, 0.2]])
-    predictions = zip(("a.png", "b.png"), ([1], [0]), lengths, strict=True)
-    predict.print_table(predictions, ["a.png", "b.png"], "xyz", 1, "length")
-    assert capsys.readouterr().out.splitlines() == [
+def printed(capsys, predictions, names):
+    files = [file for file, *_ in predictions]
+    predict.print_table(predictions, files, names, 1, "length")
+    return capsys.readouterr().out.splitlines()
+
+
+def test_tables_have_a_row_for_each_file(capsys):
+    first, second = np.array([[0.1, 0.8, 0.2], [0.4, 0.3, 0.2]])
+    rows = [("a.png", [1], first), ("b.png", [0], second)]
+    assert printed(capsys, rows, "xyz") == [
         "file   class   length        x        y        z",
         "a.png  y        0.800    0.100    0.800    0.200",
         "b.png  x        0.400    0.400    0.300    0.200  "
         "no capsule is longer than 0.5",
     ]
-
-
-def test_a_table_has_a_row_for_each_strange_name(capsys):
-    files, names = ["\x1b[2Jx.png", "a\nb.png"], ["\x1b[2J", "y"]
-    predictions = [(file, [0], np.array([0.9, 0.1])) for file in files]
-    predict.print_table(predictions, files, names, 1, "length")
-    rows = capsys.readouterr().out.splitlines()
+    files = "\x1b[2Jx.png", "a\nb.png"
+    rows = [(file, [0], np.array([0.9, 0.1])) for file in files]
+    _, *rows = printed(capsys, rows, ["\x1b[2J", "y"])
     assert [row.split()[:2] for row in rows] == [
-        ["file", "class"],
         [r"\x1b[2Jx.png", r"\x1b[2J"],
         [r"a\nb.png", r"\x1b[2J"],
     ]
-    assert rows[1].index("0.900") == rows[2].index("0.900")
+    assert rows[0].index("0.900") == rows[1].index("0.900")
 
 
 def test_class_names(network):

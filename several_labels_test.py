@@ -42,25 +42,17 @@ def trained(tmp_path_factory):
         np.save(arrays / f"x_{part}.npy", images)
         np.save(arrays / f"y_{part}.npy", labels)
     (arrays / "class_names.txt").write_text("\n".join(NAMES))
-    config = Config(
-        dataset="arrays",
-        data_dir=str(arrays),
-        summary_dir=str(tmp_path_factory.mktemp("trained")),
-        hparams_override=SMALL,
-        batch_size=30,
-        max_steps=60,
-    )
+    folders = map(str, (arrays, tmp_path_factory.mktemp("trained")))
+    settings = dict(zip(("data_dir", "summary_dir"), folders, strict=True))
+    settings |= {"hparams_override": SMALL, "batch_size": 30, "max_steps": 60}
+    config = Config(dataset="arrays", **settings)
     experiment.run(config)
     return config
 
 
 def test_evaluation(trained, tmp_path, capsys):
-    config = Config(
-        train=False,
-        checkpoint=trained.summary_dir,
-        data_dir=trained.data_dir,
-        summary_dir=str(tmp_path),
-    )
+    data = {"data_dir": trained.data_dir, "checkpoint": trained.summary_dir}
+    config = Config(train=False, summary_dir=str(tmp_path), **data)
     assert experiment.run(config).wrong_percent < 10
     assert "\nmicro precision " in capsys.readouterr().out
     experiment.run(dataclasses.replace(config, format="json"))
@@ -70,6 +62,8 @@ def test_evaluation(trained, tmp_path, capsys):
     assert document["macro"]["f1"] == pytest.approx(np.mean(f1))
     assert min(f1) > 0.9
     assert list(tmp_path.glob("test/*.png"))
+    with pytest.raises(UserError, match="images of several classes"):
+        figures.draw(["routing"], Config(train=False, **data))
 
 
 def test_predict_names_all_present_classes(trained, tmp_path, capsys):
@@ -90,12 +84,6 @@ def test_predict_names_all_present_classes(trained, tmp_path, capsys):
     assert header.split() == ["file", *NAMES]
     for line, end in zip(lines, ("bar, dot", "  corner", "0.5"), strict=True):
         assert line.endswith(end)
-
-
-def test_figures_are_refused(trained):
-    data = {"data_dir": trained.data_dir, "checkpoint": trained.summary_dir}
-    with pytest.raises(UserError, match="images of several classes"):
-        figures.draw(["routing"], Config(train=False, **data))
 
 
 def test_a_folder_with_labels(tmp_path):

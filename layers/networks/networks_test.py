@@ -9,6 +9,7 @@ import pytest
 
 import layers
 from models.registry import MODELS, model_class
+from testing.gradients import to_numpy
 from testing.random_networks import (
     OUTPUTS,
     build,
@@ -70,7 +71,7 @@ def traits(name, **more):
     yield [weight.trainable for weight in network.weights]
     yield network.get_weights()
     randomize(network)
-    yield [network(images)]
+    yield [to_numpy(network(images))]
     network(images, training=True)  # moves averages
     yield network.get_weights()
 

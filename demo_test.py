@@ -162,6 +162,8 @@ def test_networks_without_data_or_decoder(tmp_path):
     two = DemoModel(Config(train=False, checkpoint=path, num_targets=2))
     assert two.description["targets"] == 2
     assert two.description["decoder"] is False
+    with pytest.raises(UserError, match="no test images"):
+        two.next_test_image(correct=True)
 
 
 @pytest.mark.parametrize(

@@ -499,30 +499,50 @@ def weights_at(folder, step, compiled=False):
     return [ops.convert_to_numpy(v) for v in network.trainable_variables]
 
 
-def test_evaluations_use_the_average_of_the_weights(tmp_path):
-    averaged = f"{SMALL},ema=0.75,optimizer=muon"  # Adam for some weights
-    config = small(tmp_path / "run", hparams_override=averaged, save_step=1)
-    experiment.run(dataclasses.replace(config, max_steps=2))
-    experiment.run(dataclasses.replace(config, max_steps=4))
-    expected = weights_at(tmp_path / "run", 1, compiled=True)
+AVERAGED = f"{SMALL},ema=0.75,optimizer=muon"  # Adam for some weights
+
+
+@pytest.fixture(scope="module")
+def averaged(tmp_path_factory):
+    """The folder of a training with averages, resumed at step 2."""
+    folder = tmp_path_factory.mktemp("averaged") / "run"
+    for steps in (2, 4):
+        options = {"max_steps": steps, "save_step": 1}
+        experiment.run(small(folder, hparams_override=AVERAGED, **options))
+    return folder
+
+
+def test_evaluations_use_the_average_of_the_weights(averaged):
+    expected = weights_at(averaged, 1, compiled=True)
     for step in range(1, 5):
-        weights = weights_at(tmp_path / "run", step, compiled=True)
+        weights = weights_at(averaged, step, compiled=True)
         pairs = zip(expected, weights, strict=True)
         expected = [0.75 * before + 0.25 * now for before, now in pairs]
-        averages = weights_at(tmp_path / "run", step)
+        averages = weights_at(averaged, step)
         for average, wanted in zip(averages, expected, strict=True):
             np.testing.assert_allclose(average, wanted, rtol=1e-5, atol=1e-7)
     assert np.abs(averages[0] - weights[0]).max() > 1e-4
-    whole = small(tmp_path / "whole", hparams_override=averaged, max_steps=4)
+
+
+def test_averages_are_those_of_a_training_without_a_break(averaged, tmp_path):
+    whole = small(tmp_path, hparams_override=AVERAGED, max_steps=4)
     experiment.run(whole)
-    assert_same_state(at(tmp_path / "run", 4), at(tmp_path / "whole", 4))
+    assert_same_state(at(averaged, 4), at(tmp_path, 4))
+
+
+def test_a_training_with_averages_goes_on_with_averages(averaged, tmp_path):
+    done = shutil.copytree(averaged, tmp_path / "done")
     with pytest.raises(UserError, match="only one has `ema`"):
-        experiment.run(small(tmp_path / "run", max_steps=5))
-    # Without its optimizer's state, from the average.
-    source = {"init_checkpoint": str(at(tmp_path / "run", 4)), "max_steps": 1}
+        experiment.run(small(done, max_steps=5))
+
+
+def test_without_the_state_of_the_optimizer_averages_are_the_weights(
+    averaged, tmp_path
+):
+    source = {"init_checkpoint": str(at(averaged, 4)), "max_steps": 1}
     still = f"{SMALL},learning_rate=1e-6"
-    experiment.run(small(tmp_path / "new", hparams_override=still, **source))
-    started = weights_at(tmp_path / "new", 1)
+    experiment.run(small(tmp_path, hparams_override=still, **source))
+    started, averages = weights_at(tmp_path, 1), weights_at(averaged, 4)
     for weight, average in zip(started, averages, strict=True):
         np.testing.assert_allclose(weight, average, atol=2e-6)
 

@@ -139,6 +139,8 @@ class DemoModel:
         batch has no such image, returns only `searched`, the number of images
         searched since the last image found.
         """
+        if not self.description["test_images"]:
+            raise UserError("there are no test images to show")
         # A generator that raised an error cannot continue.
         search = self._searches.pop(correct, None) or self._search(correct)
         answer = next(search)

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from common.errors import UserError, printable, user_errors
+from common.errors import UserError, user_errors
 from input_data.files import (
     DECODING_THREADS,
     decode_image,
@@ -128,11 +128,11 @@ def _report(classes, files, held_out, purpose):
     )
     parts = [f"{name} {counts[name]} of {totals[name]}" for name in classes]
     few = [c for c in classes if not 0.1 <= counts[c] / (totals[c] or 1) < 1]
-    print(printable(f"Held out for {purpose}: {', '.join(parts)}"), flush=True)
+    print(f"Held out for {purpose}: {', '.join(parts)}", flush=True)
     if few:
         print(
-            "Warning: this is less than a tenth, or all, of "
-            f"{printable(', '.join(few))}: add images, or try another --seed",
+            f"Warning: this is less than a tenth, or all, of {', '.join(few)}: "
+            "add images, or try another --seed",
             flush=True,
         )
 

@@ -11,6 +11,7 @@ import pytest
 import layers
 from models.optimizer import make_schedule
 from models.table import MODELS
+from testing.gradients import to_numpy
 from testing.random_networks import (
     OUTPUTS,
     build,
@@ -72,7 +73,7 @@ def traits(name, **more):
     yield [weight.trainable for weight in network.weights]
     yield network.get_weights()
     randomize(network)
-    yield [network(images)]
+    yield [to_numpy(network(images))]
     network(images, training=True)  # moves averages
     yield network.get_weights()
 

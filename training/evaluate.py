@@ -1,6 +1,7 @@
 """Evaluates a checkpoint, an ensemble, or a training while it runs."""
 
 import contextlib
+import dataclasses
 import itertools
 import pathlib
 import sys
@@ -50,9 +51,10 @@ class Evaluator:
         Raises UserError if the checkpoint does not fit the settings or data.
         """
         config = resolve.for_evaluation(self._config, checkpoint)
-        if config not in self._pipelines:
-            self._pipelines[config] = registry.load(config, train=False)
-        pipeline = self._pipelines[config]
+        data = dataclasses.replace(config, model=None)  # for all models
+        if data not in self._pipelines:
+            self._pipelines[data] = registry.load(config, train=False)
+        pipeline = self._pipelines[data]
         spec = pipeline.spec
         checkpoint.check_same_data(config, spec)
         architecture = Architecture.from_config(

@@ -58,4 +58,4 @@ from .routing import squash as squash
 from .vector_routing import VectorRouting as VectorRouting
 from .votes import FormedVotes as FormedVotes
 
-__version__ = "1.0.0"
+__version__ = "2.0.0"

@@ -9,7 +9,7 @@ with other flags. Repeat the command to resume. See docs/comparison.md.
 
 from absl.flags import DEFINE_multi_string
 
-from common import flags
+from common import flags, load_backend
 from common.errors import optional_output
 from config import DATA_FLAGS, Config
 from runs.comparison import Settings, compare
@@ -18,8 +18,12 @@ from runs.comparison import Settings, compare
 @optional_output()
 def main(arguments):
     """Compares models; the flags give the settings."""
+    load_backend()
+    from training import devices
+
     config = flags.settings_of(Config)
-    compare(flags.settings_of(Settings), config, _SETTINGS.value)
+    with devices.use(Config(device="cpu", num_processes=1)):
+        compare(flags.settings_of(Settings), config, _SETTINGS.value)
 
 
 if __name__ == "__main__":

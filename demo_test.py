@@ -158,6 +158,8 @@ def test_networks_without_data_or_decoder(tmp_path):
     two = DemoModel(Config(train=False, checkpoint=path, num_targets=2))
     assert two.description["targets"] == 2
     assert two.description["decoder"] is False
+    with pytest.raises(UserError, match="no test images"):
+        two.next_test_image(correct=True)
 
 
 @pytest.mark.parametrize(
@@ -166,6 +168,7 @@ def test_networks_without_data_or_decoder(tmp_path):
         ((), (20, 30), (0, 0, 20, 30)),
         (((9, 1, "VALID"), (9, 2, "VALID")), (28, 28), (7.5, 7.5, 12, 12)),
         (((3, 2, "SAME"),), (8, 8), (0.5, 0.5, 8, 8)),
+        (((5, 1, "SAME"),), (6, 8), (0, 0, 6, 8)),
         (((2, 2, "VALID"),), (6, 4), (0, 0, 6, 4)),
     ],
 )

@@ -25,7 +25,7 @@ def run(config):
     load_backend()
     import keras
 
-    from training import devices, evaluate, train
+    from training import devices, ensemble, evaluate, train
 
     with devices.use(config) as strategy, contextlib.ExitStack() as stack:
         before = keras.config.dtype_policy()
@@ -39,7 +39,7 @@ def run(config):
                 return train.train(config, strategy, evaluate_path)
         if config.checkpoint is None and config.num_trials == 1:
             return evaluate.evaluate_continuously(config, strategy)
-        return evaluate.evaluate_checkpoints(config, strategy)
+        return ensemble.evaluate_checkpoints(config, strategy)
 
 
 def main(arguments):

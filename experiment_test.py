@@ -31,7 +31,7 @@ from testing.commands import full_disk, output_of
 from testing.events import scalars
 from testing.saved_arrays import assert_same_state, saved
 from testing.small_models import overrides
-from testing.tiny_files import write_mnist
+from testing.tiny_files import random_images, write_mnist
 from training import checkpoint, evaluate, start, train
 from training.checkpoint import JSON_FILE, WEIGHTS_FILE
 from training.evaluate import Evaluator
@@ -395,6 +395,47 @@ def test_crops_are_averaged_by_hand(monkeypatch):
     np.testing.assert_allclose(logits, [np.mean(rows, axis=0)], rtol=1e-6)
 
 
+@pytest.mark.usefixtures("without_pictures")
+def test_results_of_others_are_not_replaced(tmp_path):
+    for trial in range(2):
+        save_untrained(tmp_path / f"run{trial}", trial, remake=False)
+    images = random_images(20, 28, 28)
+    np.save(tmp_path / "x_test.npy", images)
+    np.save(tmp_path / "y_test.npy", np.arange(20) % 10)
+    arrays = {"dataset": "arrays", "data_dir": str(tmp_path)}
+    runs = [(0, {}), (0, arrays), (1, {}), (0, {"eval_size": 10}), (0, {})]
+    for trial, changed in runs:
+        changed |= {"checkpoint": str(at(tmp_path / f"run{trial}", 0))}
+        settings = {"eval_size": 20, "format": "json", **changed}
+        experiment.run(evaluating(tmp_path / "run0", **settings))
+    for name, (trial, changed) in zip(
+        ("test", "test_2", "test_3", "test_4"), runs[:4], strict=True
+    ):
+        folder = tmp_path / "run0" / name
+        document = json.loads((folder / "model.ckpt-0.json").read_text())
+        assert f"run{trial}" in document["checkpoint"]
+        assert document["images"].endswith(changed.get("dataset", "digits"))
+        tags = scalars(folder)
+        cost = tags["batch_classification_cost"]
+        assert cost == pytest.approx(tags["loss"])  # there is no decoder
+        assert tags["total_loss"] == tags["loss"]
+        assert len((folder / "curve.csv").read_text().splitlines()) == 2
+    assert not (tmp_path / "run0" / "test_5").exists()
+    np.save(tmp_path / "y_test.npy", np.arange(20)[::-1] % 10)
+    runs[1][1]["checkpoint"] = str(at(tmp_path / "run0", 0))
+    experiment.run(evaluating(tmp_path / "run0", **runs[1][1]))
+    assert (tmp_path / "run0" / "test_5").exists()
+
+
+def test_a_new_training_in_the_folder_has_results_of_its_own(done):
+    for max_steps, name in ((6, "test"), (7, "test"), (2, "test_2")):
+        if name == "test_2":
+            shutil.rmtree(done / "train")
+        experiment.run(small(done, max_steps=max_steps))
+        experiment.run(evaluating(done, eval_size=9, format="json"))
+        assert (done / name / f"model.ckpt-{max_steps}.json").exists()
+
+
 @pytest.mark.parametrize(
     ("values", "name"),
     [
@@ -458,30 +499,50 @@ def weights_at(folder, step, compiled=False):
     return [ops.convert_to_numpy(v) for v in network.trainable_variables]
 
 
-def test_evaluations_use_the_average_of_the_weights(tmp_path):
-    averaged = f"{SMALL},ema=0.75,optimizer=muon"  # Adam for some weights
-    config = small(tmp_path / "run", hparams_override=averaged, save_step=1)
-    experiment.run(dataclasses.replace(config, max_steps=2))
-    experiment.run(dataclasses.replace(config, max_steps=4))
-    expected = weights_at(tmp_path / "run", 1, compiled=True)
+AVERAGED = f"{SMALL},ema=0.75,optimizer=muon"  # Adam for some weights
+
+
+@pytest.fixture(scope="module")
+def averaged(tmp_path_factory):
+    """The folder of a training with averages, resumed at step 2."""
+    folder = tmp_path_factory.mktemp("averaged") / "run"
+    for steps in (2, 4):
+        options = {"max_steps": steps, "save_step": 1}
+        experiment.run(small(folder, hparams_override=AVERAGED, **options))
+    return folder
+
+
+def test_evaluations_use_the_average_of_the_weights(averaged):
+    expected = weights_at(averaged, 1, compiled=True)
     for step in range(1, 5):
-        weights = weights_at(tmp_path / "run", step, compiled=True)
+        weights = weights_at(averaged, step, compiled=True)
         pairs = zip(expected, weights, strict=True)
         expected = [0.75 * before + 0.25 * now for before, now in pairs]
-        averages = weights_at(tmp_path / "run", step)
+        averages = weights_at(averaged, step)
         for average, wanted in zip(averages, expected, strict=True):
             np.testing.assert_allclose(average, wanted, rtol=1e-5, atol=1e-7)
     assert np.abs(averages[0] - weights[0]).max() > 1e-4
-    whole = small(tmp_path / "whole", hparams_override=averaged, max_steps=4)
+
+
+def test_averages_are_those_of_a_training_without_a_break(averaged, tmp_path):
+    whole = small(tmp_path, hparams_override=AVERAGED, max_steps=4)
     experiment.run(whole)
-    assert_same_state(at(tmp_path / "run", 4), at(tmp_path / "whole", 4))
+    assert_same_state(at(averaged, 4), at(tmp_path, 4))
+
+
+def test_a_training_with_averages_goes_on_with_averages(averaged, tmp_path):
+    done = shutil.copytree(averaged, tmp_path / "done")
     with pytest.raises(UserError, match="only one has `ema`"):
-        experiment.run(small(tmp_path / "run", max_steps=5))
-    # Without its optimizer's state, from the average.
-    source = {"init_checkpoint": str(at(tmp_path / "run", 4)), "max_steps": 1}
+        experiment.run(small(done, max_steps=5))
+
+
+def test_without_the_state_of_the_optimizer_averages_are_the_weights(
+    averaged, tmp_path
+):
+    source = {"init_checkpoint": str(at(averaged, 4)), "max_steps": 1}
     still = f"{SMALL},learning_rate=1e-6"
-    experiment.run(small(tmp_path / "new", hparams_override=still, **source))
-    started = weights_at(tmp_path / "new", 1)
+    experiment.run(small(tmp_path, hparams_override=still, **source))
+    started, averages = weights_at(tmp_path, 1), weights_at(averaged, 4)
     for weight, average in zip(started, averages, strict=True):
         np.testing.assert_allclose(weight, average, atol=2e-6)
 

@@ -9,7 +9,6 @@ python predict.py --checkpoint=... --export=/tmp/mnist.keras
 
 import concurrent.futures
 import functools
-import json
 import os
 import pathlib
 import sys
@@ -20,8 +19,8 @@ from tqdm import tqdm
 
 import resolve
 from common import flags, load_backend
-from common.errors import UserError, printable, reading
-from common.files import atomic_write
+from common.errors import UserError, printable, user_errors
+from common.files import atomic_write, to_json
 from config import EVAL_BATCH_SIZE, Config
 from input_data import keys
 from input_data.files import DECODING_THREADS, list_images
@@ -50,7 +49,7 @@ def predict_files(files, network, prepare, num_targets, unreadable):
 
     def read(file):
         try:
-            with reading(file):
+            with user_errors(file):
                 if file == "-":
                     content = sys.stdin.buffer.read()
                 else:
@@ -117,7 +116,7 @@ def print_json(predictions, names, kind):
                 prediction["present"] = prediction[kind] > keys.PRESENT_LENGTH
         by_class = dict(zip(names, numbers, strict=True))
         document = {"file": file, "predictions": best, f"{kind}s": by_class}
-        print(json.dumps(document))
+        print(to_json(document))
 
 
 def export(path, network):
@@ -134,7 +133,7 @@ def export(path, network):
             }
             np.savez_compressed(partial, **weights)
         else:
-            with reading(f"{path}: cannot export a SavedModel"):
+            with user_errors(f"{path}: cannot export a SavedModel"):
                 network.export(partial, format="tf_saved_model", verbose=False)
     print(f"Exported to {path}", file=sys.stderr)
 

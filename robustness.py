@@ -16,7 +16,7 @@ from absl import flags as absl_flags
 
 from common import flags, load_backend
 from common.errors import optional_output
-from common.files import make_folder
+from common.files import make_folder, sole_process
 from config import EVALUATION_FLAGS, Config
 
 
@@ -36,7 +36,7 @@ def main(arguments):
     if flags.is_external(config.model):  # other networks have other models
         config = dataclasses.replace(config, model=None)
     folder = make_folder(options.output_dir)
-    with devices.use(config):
+    with devices.use(config), sole_process(folder, "testing"):
         arguments = networks, config, folder, chosen, options.steps
         run.run_tests(*arguments, options.figure_format)
 

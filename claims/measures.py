@@ -128,8 +128,8 @@ class Examiner:
         if reconstructions is None:
             return before, ("attacked", attacked, texts)
         for n, distance in enumerate(self._distances(attacked)):
-            is_missed = distance < self._unchanged[1]
-            verdict = "not detected" if is_missed else "detected"
+            is_detected = distance >= self._unchanged[1]
+            verdict = "detected" if is_detected else "not detected"
             texts[n] += f"\ndistance {distance:.1f}\n{verdict}"
         after = "reconstruction", reconstructions, none
         return before, ("attacked", attacked, texts), after

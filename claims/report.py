@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from claims.measures import TESTS
 from runs import pages
 from visualization import drawing
+from visualization.lines import distinguish_lines
 
 _COLUMNS = 4  # panels in a row
 _P = 0.05  # differences with a smaller p are significant
@@ -105,7 +106,8 @@ def _measures(results):
         counts = {test: (result["wrong"], total, result["wrong_examples"])}
         if "by_own_loss" in result:
             counts[f"{test}, own loss"] = result["by_own_loss"], total, None
-        if "undetected" in result and (right := total - len(before)):
+        right = total - len(before)
+        if "against_detector" in result and right:
             aware = result["against_detector"]["undetected"]
             counts["undetected"] = result["undetected"], right, None
             counts["undetected, detector attacked"] = aware, right, None
@@ -142,7 +144,7 @@ def draw(results, title):
     figure.suptitle(title)
     for number, (measure, networks, _) in enumerate(measures, 1):
         axes = figure.add_subplot(rows, columns, number)
-        drawing.distinguish_lines(axes)
+        distinguish_lines(axes)
         for name in names:
             trials = networks.get(name, {})
             severities = sorted(trials)

@@ -1,8 +1,8 @@
 """Tests trained networks, stores the results, and reports them."""
 
 import dataclasses
+import hashlib
 import itertools
-import operator
 import time
 
 import numpy as np
@@ -13,20 +13,23 @@ from claims import report
 from claims.attacks import Network
 from claims.measures import Examiner
 from common.errors import UserError
-from common.files import write_files
+from common.files import read_json, write_files, write_json
 from common.flags import is_external
 from input_data import keys
 from input_data.registry import find_data_set
 from layers.backends import is_on_cpu
 from runs.pages import markdown, table_files
-from runs.runner import read_json, remaining, write_json
+from runs.runner import remaining
 from training.evaluate import Evaluator
 from training.formats import open_checkpoint
 from visualization.drawing import also_as
 
 # The images of attacked.png, odd ones, and the severity of the attack.
 _SHOWN, _SHOWN_EPS = slice(1, 16, 2), 0.2
-_key = operator.itemgetter("network", "checkpoint", "test", "severity")
+# Increase it when a test changes: its earlier results then do not count.
+_VERSION = 1
+_KEYS = ("dataset", "num_images", "seed", "steps")
+_KEYS += ("network", "checkpoint", "test", "severity")
 
 
 def named_checkpoints(arguments, config):
@@ -56,16 +59,21 @@ def run_tests(networks, config, output_dir, chosen, steps, figure_format):
     """Tests networks; writes robustness.json, tables and pictures.
 
     `networks` are triples of `named_checkpoints`; `chosen` is a dict from test
-    to severities. Results that robustness.json has are not computed again.
-    Raises UserError if no test fits, or if networks need different images.
+    to severities. Results that robustness.json has for the same settings are
+    not computed again, unless weights, images or labels changed. Raises
+    UserError if no test fits, or if networks need different images.
     """
     tf.get_logger().setLevel("ERROR")  # every network is traced again
     evaluator, path = Evaluator(config), output_dir / "robustness.json"
     used, _, images, labels = _load(evaluator, *networks[0][1:])
-    content = _read(path, used, steps)
-    results, network, examples = content["results"], None, {}
-    done, minutes = set(map(_key, results)), {}
-    waiting = [*chosen] * len(networks)
+    results = _read(path)
+    settings = used.dataset, len(images), used.seed, steps
+    network, shown, examples = None, [], {}
+    minutes, waiting = {}, [*chosen] * len(networks)
+    # An existing picture could be of other weights.
+    attacks = {"pgd", "detect"}
+    if not (output_dir / "attacked.png").exists():
+        attacks &= chosen.keys()
     for name, place, checkpoint in networks:
         _, model, *data = _load(evaluator, place, checkpoint)
         if not all(map(np.array_equal, data, (images, labels))):
@@ -77,39 +85,37 @@ def run_tests(networks, config, output_dir, chosen, steps, figure_format):
             batch_size = 100 if is_on_cpu() else 500
             network = Network(model, min(batch_size, len(images)))
         examiner = Examiner(network, *data, steps, used.seed)
+        digest = _digest(model, *settings, *data)
+        done = {k for k, r in results.items() if r.get("sha256") == digest}
         for test in chosen:
             left, waiting = waiting, waiting[1:]
             if reason := examiner.misfit(test):
                 print(f"{place}: not tested by {test}: {reason}", flush=True)
                 continue
-            row = {"network": name, "checkpoint": place, "test": test}
-            todo = [row | {"severity": severity} for severity in chosen[test]]
-            todo = [result for result in todo if _key(result) not in done]
-            if not todo:
-                continue
-            for other in chosen.keys() - minutes.keys():
-                minutes[other] = examiner.pgd_minutes(other, chosen[other])
-            text = remaining("test", len(left), sum(map(minutes.get, left)))
-            print(f"{place} {test}: {text}", flush=True)
+            severities = dict.fromkeys(chosen[test])  # a flag may repeat some
+            rows = [(*settings, name, place, test, s) for s in severities]
+            todo = [row for row in rows if row not in done]
+            if todo:
+                for other in chosen.keys() - minutes.keys():
+                    minutes[other] = examiner.pgd_minutes(other, chosen[other])
+                text = remaining("test", len(left), sum(map(minutes.get, left)))
+                print(f"{place} {test}: {text}", flush=True)
             start = time.monotonic()
-            for result in tqdm(todo, f"{name} {test}", leave=False):
-                result |= examiner.run(test, result["severity"])
-                results.append(result)
-                write_json(path, content)
-            minutes[test] = (time.monotonic() - start) / 60
-            wrong = ", ".join(str(result["wrong"]) for result in todo)
-            text = f"wrong {wrong} of {result['num_examples']}"
-            print(f"{place} {test}: {text}", flush=True)
-        attacks = {"pgd", "detect"} & chosen.keys()
+            for row in tqdm(todo, f"{name} {test}", leave=False):
+                result = dict(zip(_KEYS, row, strict=True), sha256=digest)
+                results[row] = result | examiner.run(test, row[-1])
+                write_json(path, {"results": [*results.values()]})
+            found = [results[row] for row in rows]
+            shown += found
+            if todo:
+                minutes[test] = (time.monotonic() - start) / 60
+                wrong = ", ".join(str(result["wrong"]) for result in found)
+                text = f"wrong {wrong} of {found[0]['num_examples']}"
+                print(f"{place} {test}: {text}", flush=True)
         if name not in examples and not all(map(examiner.misfit, attacks)):
             examples[name] = examiner.examples(name, _SHOWN_EPS, _SHOWN)
-    places = [(name, place) for name, place, _ in networks]
-    shown = [
-        r for r in results if r["test"] in chosen and _key(r)[:2] in places
-    ]
     if not shown:
         raise UserError(f"no network can be tested by {', '.join(chosen)}")
-    shown.sort(key=lambda result: places.index(_key(result)[:2]))
     title = f"{used.dataset}, first {len(images):,} test images"
     *table, text = report.summary(shown)
     print(f"\n{title}:\n{markdown(*table, padded=True)}\n\n{text}\n")
@@ -142,21 +148,15 @@ def _load(evaluator, place, checkpoint):
     return config, model, images, labels
 
 
-def _read(path, config, steps):
-    """The content of robustness.json, which must have the same settings."""
-    settings = {
-        "dataset": config.dataset,
-        "num_examples": config.eval_size,
-        "seed": config.seed,
-        "steps": steps,
-    }
-    if not path.exists():
-        return settings | {"results": []}
-    content = read_json(path)
-    for key, value in settings.items():
-        if content.get(key) != value:
-            raise UserError(
-                f"{path} has {key} {content.get(key)}, not {value}; choose "
-                "another --output_dir"
-            )
-    return content
+def _read(path):
+    content = read_json(path, "robustness") if path.exists() else {}
+    results = content.get("results", ())
+    return {tuple(map(result.get, _KEYS)): result for result in results}
+
+
+def _digest(model, *parts):
+    """SHA-256 of a network and of `parts`, the settings and arrays of tests."""
+    sha256 = hashlib.sha256(f"{_VERSION} {model.name} {model.hparams}".encode())
+    for part in (*parts, *model.get_weights()):
+        sha256.update(np.asarray(part).tobytes())
+    return sha256.hexdigest()

@@ -4,6 +4,8 @@ import dataclasses
 import json
 import os
 import re
+import runpy
+import shutil
 import sys
 
 import numpy as np
@@ -17,6 +19,7 @@ from claims.attacks import Network
 from claims.measures import TESTS, Examiner, choose
 from claims.run import named_checkpoints, run_tests
 from common.errors import UserError
+from common.files import make_folder, sole_process
 from config import Config
 from input_data import keys
 from testing import untrained
@@ -208,8 +211,6 @@ def test_tables_pictures_and_resuming(results, own, capsys):
     chosen = {test: CHOSEN[test] for test in ("shift", "detect")}
     run_tests(networks, config, folder, chosen, STEPS, None)
     assert not (folder / "attacked.png").exists()  # own has no decoder
-    with pytest.raises(UserError, match="steps 4, not 5"):
-        run_tests(networks, config, folder, CHOSEN, 5, None)
 
 
 def test_names_of_own_models(own):
@@ -219,6 +220,98 @@ def test_names_of_own_models(own):
     assert found[2].architecture.model == "own_model:PLAIN"
     with pytest.raises(UserError, match="add --model=own_model:PLAIN"):
         named_checkpoints([f"own={own}"], Config())
+
+
+@pytest.fixture
+def arrays(tmp_path):
+    """A function that tests by `noise`; returns results by checkpoint."""
+    images = np.random.default_rng(0).integers(0, 255, (20, 28, 28), "uint8")
+    np.save(tmp_path / "x_test", images)
+    np.save(tmp_path / "y_test", np.arange(20) % 10)
+
+    def run(output, severities, **others):
+        data = {"dataset": "arrays", "data_dir": str(tmp_path)}
+        config = Config(train=False, eval_size=20, **data, **others)
+        networks = [f"{name}={tmp_path / name}" for name in "ab"]
+        networks = named_checkpoints(networks, config)
+        folder = make_folder(tmp_path / output)
+        run_tests(
+            networks, config, folder, choose(["noise"], severities), 1, None
+        )
+        text = (folder / "robustness.json").read_text()
+        return [
+            (r["network"], r["severity"], r["seed"], r["wrong_examples"])
+            for r in json.loads(text)["results"]
+        ]
+
+    for seed, name in enumerate("ab"):
+        untrained.save(tmp_path / name, *untrained.small("baseline", seed=seed))
+    return run
+
+
+def test_results_belong_to_weights_images_and_settings(arrays, tmp_path):
+    first = arrays("out", ["0", "0.3"])
+    assert arrays("out", ["0", "0.3"]) == first
+    shutil.rmtree(tmp_path / "b")
+    untrained.save(tmp_path / "b", *untrained.small("baseline", seed=5))
+    second = arrays("out", ["0", "0.3"])
+    assert second == arrays("of_b", ["0", "0.3"])
+    assert second[:2] == first[:2]
+    assert second[2:] != first[2:]
+    np.save(tmp_path / "y_test", np.arange(20)[::-1] % 10)
+    third = arrays("out", ["0", "0.3"])
+    assert third == arrays("of_labels", ["0", "0.3"]) != second
+    # Results of other settings stay.
+    fourth = arrays("out", ["0.3"], seed=1)
+    assert fourth[:4] == third
+    assert [row[2] for row in fourth[4:]] == [1, 1]
+
+
+def test_tables_have_the_severities_that_were_asked_for(arrays, tmp_path):
+    arrays("out", ["0.1", "0.2", "0.4"])
+    arrays("out", ["0.5", "0.5", "0.2"])
+    text = (tmp_path / "out" / "robustness.csv").read_text()
+    for name in "ab":
+        assert f'noise,{name},1,"0.2, 0.2, 0.5"' in text
+
+
+def test_a_second_process_in_the_folder_is_refused(
+    arrays, tmp_path, monkeypatch
+):
+    command = ["robustness.py", f"--output_dir={tmp_path}", f"a={tmp_path}/a"]
+    monkeypatch.setattr("sys.argv", [*command, "--dataset=digits"])
+    stop = pytest.raises(SystemExit, match="another process .* in ")
+    with sole_process(tmp_path, "testing"), stop:
+        runpy.run_path(str(ROOT / "robustness.py"), run_name="__main__")
+
+
+def test_a_network_of_nan_detects_nothing(tmp_path):
+    network, architecture = untrained.small(remake=True)
+    network.set_weights([np.nan * w for w in network.get_weights()])
+    untrained.save(tmp_path / "nan", network, architecture, dataset="digits")
+    config = Config(train=False, eval_size=8)
+    networks = named_checkpoints([f"nan={tmp_path}/nan"], config)
+    tests = choose(["detect"], ["0.1"])
+    run_tests(networks, config, tmp_path, tests, 1, None)
+
+    def refuse(word):
+        raise AssertionError(f"{word} is not JSON")
+
+    text = (tmp_path / "robustness.json").read_text()
+    (found,) = json.loads(text, parse_constant=refuse)["results"]
+    aware = found["against_detector"]["undetected"]
+    assert (found["wrong"], found["undetected"], aware) == (4, 0, 0)
+    assert (found["threshold"], found["false_alarms"]) == (None, 4)
+
+
+def test_an_edited_file_is_an_error(arrays, tmp_path):
+    arrays("out", ["0.3"])
+    path = tmp_path / "out" / "robustness.json"
+    text = path.read_text().replace('"num_examples": 20', '"num_examples": 0')
+    path.write_text(text)
+    with pytest.raises(UserError, match=r"json: .*num_examples must not be 0"):
+        arrays("out", ["0.3"])
+    assert path.read_text() == text
 
 
 def result(network, test, severity, wrong, unchanged=(), **others):

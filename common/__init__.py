@@ -7,7 +7,7 @@ import subprocess
 
 from absl import logging
 
-from common.errors import reading
+from common.errors import user_errors
 
 
 def load_backend():
@@ -26,7 +26,7 @@ def load_backend():
     with open(os.devnull, "w") as null:
         os.dup2(null.fileno(), 2)
     try:
-        with reading("the backend of Keras"):
+        with user_errors("the backend of Keras"):
             keras = importlib.import_module("keras")
             importlib.import_module("tensorflow")
     finally:

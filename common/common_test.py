@@ -1,3 +1,4 @@
+import contextlib
 import dataclasses
 import errno
 import io
@@ -12,7 +13,12 @@ import keras
 import pytest
 
 from common import errors, files, flags, load_backend
-from common.errors import Interrupted, UserError, exit_on_user_error, reading
+from common.errors import (
+    Interrupted,
+    UserError,
+    exit_on_user_error,
+    user_errors,
+)
 from common.files import atomic_write, make_folder, remove_partial, write_file
 from common.flags import field
 from testing import commands
@@ -30,6 +36,7 @@ class Settings:
     numbers: str = field("0", "Numbers.", pattern=r"\d+(,\d+)*")
     even_x: bool = field(False, "Even.")
     count: int = field(1, "A count.")
+    share: float = field(0.5, "A share.", below=1)
 
 
 def test_flags_give_settings_and_settings_give_flags():
@@ -42,10 +49,9 @@ def test_flags_give_settings_and_settings_give_flags():
 
 
 def test_wrong_flags_are_named():
-    wrong = (
-        "--size=0 --size=x --rate=0 --kind=c --fast=2 --even=3 --numbers=1, "
-    )
-    wrong += "--big x --rate=1e39 --count=2147483648 --rate=nan"
+    wrong = "--size=0 --size=x --rate=0 --kind=c --fast=2 --even=3 --big x"
+    wrong += " --numbers=1, --rate=1e39 --count=2147483648 --rate=nan"
+    wrong += " --size=10 --share=1"
     for argument in wrong.split():
         name = argument.partition("=")[0].strip("-")
         with pytest.raises(UserError, match=name):
@@ -59,6 +65,29 @@ def test_wrong_flags_are_named():
             flags.parse(Settings, [argument])
 
 
+def test_bounds_are_allowed_and_described():
+    assert flags.parse(Settings, ["--size=1"]).size == 1
+    assert flags.parse(Settings, ["--size=9"]).size == 9
+    specs = flags.flag_specs(Settings)
+    assert specs["size"].allowed == "at least 1 and at most 9"
+    assert specs["rate"].allowed.startswith("greater than 0")
+    assert specs["share"].allowed == "less than 1"
+    assert specs["kind"].allowed == "one of a, b"
+    assert (specs["size"].kind, specs["size"].default) == (int, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("pig", "valid names: big, small"), ("smal", "did you mean small?")],
+)
+def test_unknown_names_are_answered_with_those_that_exist(name, text):
+    with pytest.raises(UserError) as caught:
+        flags.require_known("size", name, ["big", "small"])
+    assert f"unknown size {name!r}" in str(caught.value)
+    assert text in str(caught.value)
+    flags.require_known("size", "big", ["big", "small"])
+
+
 def test_reading_names_the_file():
     for error, text in (
         (OSError(errno.ENOSPC, "x"), "a/b.png: No space left on device"),
@@ -67,7 +96,7 @@ def test_reading_names_the_file():
         (ValueError("first\nsecond"), "a/b.png: ValueError: first"),
         (UserError("already explained"), "already explained"),
     ):
-        with pytest.raises(UserError) as caught, reading("a/b.png"):
+        with pytest.raises(UserError) as caught, user_errors("a/b.png"):
             raise error
         assert str(caught.value) == text
 
@@ -79,9 +108,9 @@ def test_only_files_and_folders_are_read(tmp_path):
     socket.socket(socket.AF_UNIX).bind(str(paths[2]))
     for path in paths:
         refused = pytest.raises(UserError, match=f"{path} is a pipe")
-        with refused, reading(path):
+        with refused, user_errors(path):
             raise AssertionError("nothing is opened")
-    with reading(tmp_path):
+    with user_errors(tmp_path):
         pass
 
 
@@ -90,24 +119,42 @@ def test_control_characters_of_names_are_escaped():
     assert str(UserError("\udce9.png")) == r"\udce9.png"  # not UTF-8
 
 
-def test_how_a_command_ends(capsys):
-    denied = PermissionError(errno.EACCES, "Permission denied", "a/b")
-    texts = {"a b": UserError("a\nb"), "a/b: Permission denied": denied}
-    for text, error in texts.items():
-        with pytest.raises(SystemExit) as stop, exit_on_user_error("x.py"):
-            raise error
-        assert stop.value.code == f"x.py: {text}"
+def status_after(error, **options):
+    """What a command exits with after an error: its message, or a number."""
+    with (
+        pytest.raises(SystemExit) as stop,
+        exit_on_user_error("x.py", **options),
+    ):
+        raise error
+    return stop.value.code
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (UserError("a\nb"), "x.py: a b"),
+        (
+            PermissionError(errno.EACCES, "Permission denied", "a/b"),
+            "x.py: a/b: Permission denied",
+        ),
+    ],
+)
+def test_an_error_of_the_user_ends_a_command_with_one_line(error, message):
+    assert status_after(error) == message
+
+
+def test_other_errors_show_their_traceback():
     with pytest.raises(OSError, match="x"), exit_on_user_error("x.py"):
-        raise OSError(errno.EIO, "x")  # of no file: shows its traceback
+        raise OSError(errno.EIO, "x")  # of no file
     with pytest.raises(UserError), exit_on_user_error("x.py", debug=True):
         raise UserError("a")
-    with pytest.raises(SystemExit) as stop, exit_on_user_error("x.py"):
-        raise Interrupted("Stopped at step 3", signal.SIGTERM)
-    assert stop.value.code == 128 + signal.SIGTERM
+
+
+def test_an_interrupted_command_tells_how_to_resume(capsys):
+    stop = Interrupted("Stopped at step 3", signal.SIGTERM)
+    assert status_after(stop) == 128 + signal.SIGTERM
     assert "Stopped at step 3\nResume with: python" in capsys.readouterr().err
-    with pytest.raises(SystemExit) as stop, exit_on_user_error("x.py"):
-        raise KeyboardInterrupt
-    assert stop.value.code == 128 + signal.SIGINT
+    assert status_after(KeyboardInterrupt()) == 128 + signal.SIGINT
 
 
 def test_a_closed_pipe_ends_a_command_silently():
@@ -167,6 +214,14 @@ def test_partial_files_of_other_jobs_stay(tmp_path):
         (tmp_path / name).mkdir()
     remove_partial(tmp_path, "a.txt")
     assert [p.name for p in tmp_path.iterdir()] == [".b.txt.2.partial"]
+
+
+def test_a_file_that_is_being_written_is_hidden_and_can_be_removed(tmp_path):
+    with contextlib.suppress(UserError), atomic_write(tmp_path / "a.txt"):
+        (hidden,) = tmp_path.iterdir()
+        assert hidden.name.startswith(".a.txt.")
+        remove_partial(tmp_path)
+        assert not hidden.exists()
 
 
 def test_models_are_channels_last():

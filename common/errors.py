@@ -9,12 +9,9 @@ import sys
 import threading
 
 # SIGHUP, on Windows SIGBREAK, arrives when a terminal is closed; SIGUSR1 or
-# SIGUSR2, if asked for, before Slurm's time is over.
-_SIGNALS = [
-    getattr(signal, f"SIG{name}")
-    for name in ("TERM", "INT", "HUP", "BREAK", "USR1", "USR2")
-    if hasattr(signal, f"SIG{name}")
-]
+# SIGUSR2, if chosen, before Slurm ends a job.
+_NAMES = ("SIGTERM", "SIGINT", "SIGHUP", "SIGBREAK", "SIGUSR1", "SIGUSR2")
+_SIGNALS = [getattr(signal, n) for n in _NAMES if hasattr(signal, n)]
 
 
 def printable(text):
@@ -55,15 +52,16 @@ class StopSignal:
 
 
 @contextlib.contextmanager
-def reading(path):
-    """Turns any failure to read or decode one file into a `UserError`.
+def user_errors(prefix):
+    """Turns any exception into a `UserError` that begins with `prefix`.
 
-    Use `with reading(path):` around only the library call that reads the file.
+    Put it around only the library call that can fail because of a user's file,
+    flag or value, and name that in the prefix: the path of a file to read.
     """
     try:
-        is_known = os.path.isfile(path) or os.path.isdir(path)
-        if not is_known and os.path.exists(path):  # reading it may never end
-            raise UserError(f"{path} is a pipe, socket or device, not a file")
+        is_known = os.path.isfile(prefix) or os.path.isdir(prefix)
+        if not is_known and os.path.exists(prefix):  # reading may never end
+            raise UserError(f"{prefix} is a pipe, socket or device, not a file")
         yield
     except UserError:
         raise
@@ -75,12 +73,7 @@ def reading(path):
         else:
             line = str(error).strip().partition("\n")[0]
             reason = f"{type(error).__name__}: {line[:300]}"
-        raise UserError(f"{path}: {reason}") from error
-
-
-def writing(path):
-    """Turns any failure to write one file or folder into a `UserError`."""
-    return reading(f"{path}: cannot write")
+        raise UserError(f"{prefix}: {reason}") from error
 
 
 def shell_command(words):
@@ -90,27 +83,23 @@ def shell_command(words):
 
 
 class _Output:
-    """A text stream that drops its text once this cannot be written.
+    """A text stream that drops its text once this cannot be written."""
 
-    With a `name`, the first failure is an OSError of this file.
-    """
-
-    def __init__(self, stream, name=None):
+    def __init__(self, stream, name=None):  # errors, if any, name it as a file
         self._stream, self._name = stream, name
 
     def __getattr__(self, attribute):
         return getattr(self._stream, attribute)
 
     def write(self, text):
-        self._try(self._stream.write, text)
-        return len(text)
+        return self._try(self._stream.write, text)
 
     def flush(self):
         self._try(self._stream.flush)
 
     def _try(self, method, *arguments):
         try:
-            method(*arguments)
+            return method(*arguments)
         except OSError as error:  # a closed pipe or terminal, a full disk
             null = os.open(os.devnull, os.O_WRONLY)
             os.dup2(null, self._stream.fileno())
@@ -121,10 +110,8 @@ class _Output:
 @contextlib.contextmanager
 def optional_output(name=None):
     """Goes on when nobody reads standard error or, without `name`, output."""
-    with (
-        contextlib.redirect_stdout(_Output(sys.stdout, name)),
-        contextlib.redirect_stderr(_Output(sys.stderr)),
-    ):
+    redirect = contextlib.redirect_stdout(_Output(sys.stdout, name))
+    with redirect, contextlib.redirect_stderr(_Output(sys.stderr)):
         yield
 
 

@@ -1,22 +1,28 @@
-"""Atomic writes of files and folders, and the lock of a training's folder."""
+"""Atomic writes, documents that are read again, and the lock of a folder."""
 
 import contextlib
 import errno
 import functools
+import json
 import os
 import pathlib
+import re
 import shutil
 import sys
 import tempfile
 import time
 
-from common.errors import UserError, reading, writing
+from common.errors import UserError, user_errors
 
 if sys.platform == "win32":
     import msvcrt
 else:
     import fcntl
 
+# An example of each document, see `require`.
+EXAMPLES = json.loads(
+    pathlib.Path(__file__).with_name("documents.json").read_text()
+)
 _LOCK_FILE = ".lock"
 # Windows opens no folders, and some file systems flush none.
 _NO_FLUSH = (errno.EACCES, errno.EINVAL, errno.ENOTSUP)
@@ -35,7 +41,7 @@ def atomic_write(path, replace=False):
         raise UserError(f"{path} already exists; choose another path")
     names = {"prefix": f".{path.name}.", "suffix": ".partial"}
     with (
-        writing(path),
+        user_errors(f"{path}: cannot write"),
         tempfile.TemporaryDirectory(dir=path.parent, **names) as hidden,
     ):
         # The file keeps its suffix, which tells libraries the format.
@@ -63,14 +69,71 @@ def write_files(folder, files):
     return paths
 
 
-def complete_rows(path, columns):
-    """The lines below the header of a CSV file that have all `columns`.
+def read_json(path, kind):
+    """Reads a document; raises UserError if it is not like `EXAMPLES[kind]`."""
+    with user_errors(path):
+        content = json.loads(
+            path.read_text(),  # without null, which is as good as missing
+            object_pairs_hook=lambda pairs: {
+                k: v for k, v in pairs if v is not None
+            },
+        )
+        require(content, EXAMPLES[kind])
+    return content
 
-    A process that runs or was killed may have written half of the last line.
+
+def require(value, example, place=""):
+    """Raises ValueError if the types of a document are not those of an example.
+
+    Keys that end with ? may be missing or null, and * stands for all keys. The
+    first item of a list stands for all; a second one means that it is not
+    empty. Numbers are at least those of the example; floats can be integers.
     """
-    with reading(path):
+    kind = type(example)
+    is_right = type(value) in ((int, float) if kind is float else (kind,))
+    if is_right and kind is list:
+        is_right = len(value) >= len(example) - 1
+    elif is_right and kind in (int, float):
+        is_right = example <= value < 2**63
+    if not is_right:
+        raise ValueError(f"{place[1:] or 'content'} must not be {value!r:.60}")
+    if kind is dict:
+        for key, part in example.items():
+            for name in value if key == "*" else [key.removesuffix("?")]:
+                if value.get(name) is not None or name == key:
+                    require(value.get(name), part, f"{place}/{name}")
+    elif kind is list:
+        for number, item in enumerate(value):
+            require(item, example[0], f"{place}/{number}")
+
+
+def to_json(values, **layout):
+    """The text of a JSON document; numbers that are not finite become null."""
+    text = json.dumps(values)
+    finite = json.loads(text, parse_constant=lambda _: None)
+    return json.dumps(finite, **layout)
+
+
+def write_json(path, values):
+    """Writes a JSON file atomically, each list of integers >= 0 in one line."""
+    text = to_json(values, indent=1)
+    text = re.sub(r"\[[\d\s,]+\]", lambda m: " ".join(m[0].split()), text)
+    write_file(path, f"{text}\n")
+
+
+def complete_rows(path, *kinds):
+    """The lines below the header of a CSV file with columns of these types.
+
+    Half a last line is left out: a process writes it, or was killed then.
+    """
+    with user_errors(path):
         lines = path.read_text().splitlines()[1:]
-    return [line for line in lines if line.count(",") == columns - 1]
+        if lines and lines[-1].count(",") < len(kinds) - 1:
+            lines.pop()
+        for line in lines:
+            for kind, text in zip(kinds, line.split(","), strict=True):
+                kind(text)
+    return lines
 
 
 def remove_partial(folder, name="*"):
@@ -82,7 +145,7 @@ def remove_partial(folder, name="*"):
 def make_folder(path):
     """Creates a folder if needed and checks that it is writable; returns it."""
     folder = pathlib.Path(path)
-    with writing(folder):
+    with user_errors(f"{folder}: cannot write"):
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
     return folder
@@ -104,8 +167,8 @@ def _flush(path):
 
 
 @contextlib.contextmanager
-def sole_trainer(directory):
-    """Locks a folder; raises UserError if another process trains in it.
+def sole_process(directory, doing):
+    """Locks a folder; raises UserError if another process has locked it.
 
     Removes what killed writers left. The lock ends with the context or the
     process; the hidden lock file stays.
@@ -113,9 +176,12 @@ def sole_trainer(directory):
     path = pathlib.Path(directory, _LOCK_FILE)
     with path.open("a+b") as file:
         if not _lock(file.fileno(), path):
-            raise UserError(f"another process is training in {directory}")
+            raise UserError(f"another process is {doing} in {directory}")
         remove_partial(directory)
         yield
+
+
+sole_trainer = functools.partial(sole_process, doing="training")
 
 
 def is_training(directory):
@@ -151,6 +217,6 @@ def _lock(descriptor, path):
 def _warn_that_nothing_locks(directory, reason):
     print(
         f"Warning: {directory} cannot be locked ({reason}): start no second "
-        "training there; an evaluation waits only a minute for a checkpoint",
+        "process there; an evaluation waits only a minute for a checkpoint",
         file=sys.stderr,
     )

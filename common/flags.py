@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import difflib
-import importlib.util
 import os
 import re
 import sys
@@ -58,11 +57,10 @@ class FlagSpec:
 
     def of_field(self, field):
         """The `FlagSpec` with the type, bound and default of a field."""
-        kind, at_most = (typing.get_args(field.type) or (field.type,))[0], None
-        if not (self.choices or self.below):
-            at_most = self.at_most or _AT_MOST.get(kind)
-        found = {"kind": kind, "at_most": at_most, "default": field.default}
-        return dataclasses.replace(self, **found)
+        found = {"kind": (typing.get_args(field.type) or (field.type,))[0]}
+        if not (self.at_most or self.below or self.choices):
+            found["at_most"] = _AT_MOST.get(found["kind"])
+        return dataclasses.replace(self, default=field.default, **found)
 
     def allows(self, value):
         """Whether a value is allowed; None always is."""
@@ -135,29 +133,6 @@ def require_known(kind, name, names):
 def is_external(name):
     """Whether a name has the form MODULE:NAME."""
     return ":" in (name or "")
-
-
-def import_named(flag, name):
-    """Imports the object MODULE:NAME, the value `name` of `flag`."""
-    module, _, attribute = name.partition(":")
-    if not all(map(str.isidentifier, module.split("."))):
-        raise UserError(f"{flag}={name} is not MODULE:NAME")
-    root = module.partition(".")[0]
-    if root not in sys.modules and importlib.util.find_spec(root) is None:
-        # The last place: no file there then hides a module of this project.
-        sys.path.append(os.getcwd())
-    try:
-        found = getattr(importlib.import_module(module), attribute, None)
-    except ModuleNotFoundError as error:
-        if not f"{module}.".startswith(f"{error.name}."):
-            raise  # a module that the user's own imports
-        raise UserError(
-            f"{flag}={name}: {error}; start in the folder of {module}, or put "
-            "the folder on PYTHONPATH"
-        ) from error
-    if found is None:
-        raise UserError(f"{flag}={name}: module {module} has no {attribute}")
-    return found
 
 
 class _MergedFlag(flags.Flag):

@@ -9,7 +9,7 @@ from keras import ops
 from PIL import Image
 
 import resolve
-from common.errors import UserError, reading
+from common.errors import UserError, user_errors
 from config import EVAL_BATCH_SIZE
 from input_data import keys
 from input_data.preparation import center, center_of_mass
@@ -17,8 +17,12 @@ from input_data.registry import EMBEDDED, find_data_set
 from training import inference
 from training.evaluate import Evaluator
 from training.scores import predicted_classes
-from visualization.drawing import to_rgb, two_colors
-from visualization.trained_model import TrainedModel, covered_part
+from visualization.drawing import to_rgb
+from visualization.trained_model import (
+    TrainedModel,
+    covered_part,
+    two_colors,
+)
 
 _COUPLINGS = "couplings"
 # Images of twice as many pixels are refused, as anyone may send them.
@@ -107,7 +111,7 @@ class DemoModel:
         `content` has the bytes of a PNG file, black in the background. A single
         object is white; if there are two, one is magenta and the other green.
         """
-        with reading("the drawing"):
+        with user_errors("the drawing"):
             image = Image.open(io.BytesIO(content), formats=["PNG"])
             drawing = np.asarray(image.convert("RGB"))
         if not drawing.any():
@@ -135,6 +139,8 @@ class DemoModel:
         batch has no such image, returns only `searched`, the number of images
         searched since the last image found.
         """
+        if not self.description["test_images"]:
+            raise UserError("there are no test images to show")
         # A generator that raised an error cannot continue.
         search = self._searches.pop(correct, None) or self._search(correct)
         answer = next(search)

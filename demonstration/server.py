@@ -24,7 +24,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from common.errors import UserError, reading
+from common.errors import UserError, user_errors
 
 _PAGE = pathlib.Path(__file__).parent / "page"
 # Largest size of a request, such as an image file.
@@ -57,7 +57,7 @@ def make_app(model, host="127.0.0.1"):
     def post(answer):
         async def endpoint(request):
             body, query = await read(request), request.query_params
-            with reading("the query"):
+            with user_errors("the query"):
                 inspect.signature(answer).bind(body, **query)
             async with lock:
                 result = await run_in_threadpool(answer, body, **query)
@@ -75,7 +75,7 @@ def make_app(model, host="127.0.0.1"):
         return model.next_test_image(predicted == "correct")
 
     def reconstruction(body):
-        with reading("the request"):
+        with user_errors("the request"):
             return {"reconstruction": model.reconstruct(**json.loads(body))}
 
     async def guard(request, call_next):
@@ -126,7 +126,7 @@ def _is_own(host, listening_on):
 def serve(model, host, port):
     """Serves the page of a `DemoModel` until Ctrl-C."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with reading(f"--host={host} --port={port}"):
+    with user_errors(f"--host={host} --port={port}"):
         listener = socket.create_server((host, port), family=family)
     with listener, contextlib.suppress(KeyboardInterrupt):
         name = f"[{host}]" if ":" in host else host

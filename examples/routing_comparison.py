@@ -15,7 +15,8 @@ import keras
 from keras import initializers, ops
 
 import layers
-from models.table import Model, cross_entropy
+from models.losses import cross_entropy
+from models.table import Model
 
 TYPES, ATOMS = 8, 16
 convolution = partial(keras.layers.Conv2D, strides=2, padding="same")

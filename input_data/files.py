@@ -11,7 +11,7 @@ import numpy as np
 import PIL
 from PIL import ExifTags, Image, ImageOps, PngImagePlugin
 
-from common.errors import UserError, reading
+from common.errors import UserError, user_errors
 
 _FORMATS = ["PNG", "JPEG", "BMP", "GIF", "WEBP"]
 _SUFFIXES = [".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".bmp", ".gif", ".webp"]
@@ -77,7 +77,10 @@ def open_file(path):
     Any failure in this context is a `UserError` that names the file.
     """
     is_packed = path.suffix == ".gz"
-    with reading(path), (gzip.open if is_packed else open)(path, "rb") as file:
+    with (
+        user_errors(path),
+        (gzip.open if is_packed else open)(path, "rb") as file,
+    ):
         yield file
         while is_packed and file.read(_BLOCK):  # the checksum is at the end
             pass
@@ -93,7 +96,7 @@ def decode_image(content, name, color, invert=False):
     Raises UserError if the file is not an image, is damaged, or has more pixels
     than Pillow allows.
     """
-    with reading(name):
+    with user_errors(name):
         # Only `verify` reads the checksums of PNG files; it ends the use.
         _open_image(io.BytesIO(content), name).verify()
         image = _open_image(io.BytesIO(content), name)
@@ -114,7 +117,7 @@ def decode_image(content, name, color, invert=False):
 
 def image_shape(path, color):
     """The shape that `decode_image` gives, found in the file's header."""
-    with reading(path), open(path, "rb") as file:
+    with user_errors(path), open(path, "rb") as file:
         image = _open_image(file, path)
         # Without this test Pillow would decode PNG files to find the EXIF.
         has_exif = "exif" in image.info

@@ -5,7 +5,7 @@ import unicodedata
 
 import numpy as np
 
-from common.errors import UserError, reading
+from common.errors import UserError, user_errors
 from input_data import keys, transforms
 from input_data.augmentation import random_changes
 from input_data.pairs import OverlappingPairs
@@ -79,7 +79,7 @@ def labeled_images(path, images, labels, num_classes, class_names=None):
 
 def to_integers(path, values):
     """An int64 array; UserError if a value is not an integer of 32 bits."""
-    with reading(path), np.errstate(invalid="ignore"):
+    with user_errors(path), np.errstate(invalid="ignore"):
         values = np.asarray(values)
         integers = values.astype(np.int32)  # as batches have them
         if (wrong := values[integers != values]).size:
@@ -89,7 +89,7 @@ def to_integers(path, values):
 
 def check_class_names(path, names, num_classes):
     """The names as a tuple; UserError if they do not suit the classes."""
-    with reading(f"{path}: class names"):
+    with user_errors(f"{path}: class names"):
         unique = {unicodedata.normalize("NFC", name) for name in names} - {""}
         # A terminal obeys control characters.
         has_control = "Cc" in map(unicodedata.category, "".join(names))

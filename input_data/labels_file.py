@@ -5,7 +5,7 @@ import itertools
 import pathlib
 import unicodedata
 
-from common.errors import UserError, reading
+from common.errors import UserError, user_errors
 
 # Cells of a file with one column for each class, in lower case.
 _VALUES = {"0": 0, "0.0": 0, "false": 0, "1": 1, "1.0": 1, "true": 1}
@@ -18,11 +18,14 @@ def read_labels(folder):
     classes; or None without labels.csv. Raises UserError, with the row, for
     other forms and for images that are outside the folder or named twice.
     """
-    with reading(folder):
+    with user_errors(folder):
         paths = [p for p in folder.iterdir() if p.name.lower() == "labels.csv"]
     if not paths:
         return None
-    with reading(path := max(paths)), open(path, encoding="utf-8-sig") as file:
+    with (
+        user_errors(path := max(paths)),
+        open(path, encoding="utf-8-sig") as file,
+    ):
         lines = filter(None, (line.rstrip(", \t\n") for line in file))
         # One by one: a quote that is not closed must not swallow other lines.
         rows = [next(csv.reader([line], strict=True)) for line in lines]

@@ -2,6 +2,8 @@
 
 import contextlib
 import enum
+import functools
+import hashlib
 import os
 import re
 
@@ -118,6 +120,14 @@ class Pipeline:
         """
         indices = tf.data.Dataset.range(self.spec.num_examples).take(stop)
         return self._evaluated(indices.batch(batch_size))
+
+    @functools.cached_property
+    def evaluation_digest(self):
+        """SHA-256 of the images and labels of an evaluation."""
+        sha256 = hashlib.sha256()
+        for x, y in self.evaluation_batches(100):
+            sha256.update(x[keys.IMAGES].tobytes() + y[keys.LABELS].tobytes())
+        return sha256.hexdigest()
 
     def evaluation_images(self, numbers):
         """The images [B, H, W, C] of the examples `numbers`, as an array."""

@@ -16,7 +16,7 @@ import google_crc32c
 import numpy as np
 import tensorflow as tf
 
-from common.errors import UserError, reading
+from common.errors import UserError, user_errors
 from common.files import atomic_write
 from input_data.stored import StoredRows, file_mark
 
@@ -76,7 +76,7 @@ class RecordFiles:
         self._label_keys, self._image_keys = label_keys, image_keys
         self._paths, sizes = paths, []
         self._marks = {path: file_mark(path) for path in paths}
-        with reading(paths[0]), open(paths[0], "rb") as file:
+        with user_errors(paths[0]), open(paths[0], "rb") as file:
             self._header = file.read(_HEADER_BYTES)
         length = int.from_bytes(self._header[:_LENGTH_BYTES], "little")
         self._frame_bytes = length + FRAME_OVERHEAD
@@ -120,7 +120,7 @@ class RecordFiles:
                 lambda path: stack.enter_context(open(path, "rb", buffering=0))
             )
             records = [self._record(index, opened) for index in indices]
-        with reading(self._locate(indices[0])[0]):
+        with user_errors(self._locate(indices[0])[0]):
             features = tf.io.parse_example(records, spec)
             sizes = np.stack([features[key] for key in _SIZE_KEYS], axis=-1)
             labels = np.stack([features[k] for k in self._label_keys], axis=-1)
@@ -153,7 +153,7 @@ class RecordFiles:
 
     def _record(self, index, opened):
         path, number = self._locate(index)
-        with reading(path):
+        with user_errors(path):
             file = opened(path)
             file.seek(number * self._frame_bytes)
             frame = file.read(self._frame_bytes)

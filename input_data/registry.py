@@ -10,7 +10,8 @@ import re
 import sys
 
 from common.errors import UserError
-from common.flags import import_named, is_external, require_known
+from common.flags import is_external, require_known
+from common.own_code import import_named
 from input_data.stored import digest
 
 

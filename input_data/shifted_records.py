@@ -16,7 +16,7 @@ import threading
 import numpy as np
 import tqdm
 
-from common.errors import Interrupted, UserError, handling_signals, reading
+from common.errors import Interrupted, UserError, handling_signals, user_errors
 from common.files import make_folder, remove_partial
 from input_data.datasets import digits, mnist
 from input_data.pairs import group_by_class
@@ -118,7 +118,7 @@ def _exists(job, path, start, stop):
         return False
     (record,) = _records(job, start, start + 1)
     frame_bytes = len(record) + FRAME_OVERHEAD
-    with reading(path), open(path, "rb") as file:
+    with user_errors(path), open(path, "rb") as file:
         is_same = record in file.read(frame_bytes)
         is_same &= file.seek(0, os.SEEK_END) == (stop - start) * frame_bytes
     if not is_same:

@@ -8,7 +8,7 @@ import zlib
 
 import numpy as np
 
-from common.errors import UserError, reading, writing
+from common.errors import UserError, user_errors
 
 MEMORY_BYTES = 500_000_000  # larger arrays are not copied to memory
 _BLOCK_ROWS = 512
@@ -71,7 +71,7 @@ def digest(array):
 def file_digest(path):
     """The SHA-256 of a file's content, as bytes."""
     sha256 = hashlib.sha256()
-    with reading(path), path.open("rb") as file:
+    with user_errors(path), path.open("rb") as file:
         while block := file.read(2**20):
             sha256.update(block)
     return sha256.digest()
@@ -83,7 +83,7 @@ def file_mark(path, expected=None):
     Raises UserError if it is not the `expected` one. The time of modification
     can be set, that of a change of the status cannot.
     """
-    with reading(path):
+    with user_errors(path):
         status = os.stat(path)
     mark = status.st_size, status.st_mtime_ns, status.st_ctime_ns
     if expected not in (None, mark):
@@ -96,7 +96,7 @@ def read_rows(path, rows, values, offset=0):
 
     They are not mapped: a mapped file that becomes shorter ends the process.
     """
-    with reading(path), open(path, "rb", buffering=0) as file:
+    with user_errors(path), open(path, "rb", buffering=0) as file:
         for place, row in enumerate(rows.tolist()):
             value = values[place : place + 1]
             file.seek(offset + row * value.nbytes)
@@ -155,7 +155,9 @@ class KeptRows:
 
     def allocate(self):
         """Creates the file if needed; raises UserError if the disk is full."""
-        with writing(f"{self.path}, {self.size / 1e9:.1f} GB"):
+        with user_errors(
+            f"{self.path}, {self.size / 1e9:.1f} GB: cannot write"
+        ):
             is_new = not self.path.exists()
             try:
                 with open(self.path, "ab") as file:
@@ -173,7 +175,10 @@ class KeptRows:
         rows["values"] = values
         numbers = range(start, start + len(values))
         rows["checksum"] = self._checksums(numbers, rows["values"])
-        with writing(self.path), open(self.path, "r+b") as file:
+        with (
+            user_errors(f"{self.path}: cannot write"),
+            open(self.path, "r+b") as file,
+        ):
             file.seek(start * self._row.itemsize)
             file.write(rows)
 

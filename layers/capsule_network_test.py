@@ -158,16 +158,22 @@ def test_data_sets_without_a_known_size_of_images():
     network.compile("sgd", layers.margin_loss)
     expected = network.test_on_batch(X, ONE_HOT)
     assert network.evaluate(data, verbose=0) == pytest.approx(expected)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="reshape"):
+    errors = ValueError, tf.errors.InvalidArgumentError
+    with pytest.raises(errors, match="(?i)reshape|incompatible"):
         network.evaluate(data.map(lambda x, y: (x[:, 1:], y)), verbose=0)
 
 
 def test_empty_batches(tmp_path):
     network = small_network()
     expected = network.compute_output_shape((0, *SHAPE))
-    network.export(tmp_path / "saved", verbose=False)
-    export = keras.layers.TFSMLayer(tmp_path / "saved", call_endpoint="serve")
-    for call in (network, network.predict_on_batch, export):
+    calls = [network, network.predict_on_batch]
+    if keras.backend.backend() == "tensorflow":
+        network.export(tmp_path / "saved", verbose=False)
+        saved = keras.layers.TFSMLayer(
+            tmp_path / "saved", call_endpoint="serve"
+        )
+        calls.append(saved)
+    for call in calls:
         outputs = call(X[:0])
         assert {n: tuple(v.shape) for n, v in outputs.items()} == expected
 
@@ -176,8 +182,13 @@ def test_other_shapes_and_outputs_are_errors():
     network = small_network()
     with pytest.raises(ValueError, match="lengths"):
         network.compile("sgd", {"lengths": "mse", "remake": "mse"})
-    with pytest.raises(ValueError, match="incompatible"):
-        network.predict(np.moveaxis(X, -1, 1).astype("uint8"), verbose=0)
+    channels_first = np.moveaxis(X, -1, 1).astype("uint8")
+    calls = [network, network.predict_on_batch]
+    if keras.backend.backend() == "jax":
+        del calls[1]  # it reshapes them
+    for call in calls:
+        with pytest.raises(ValueError, match="incompatible"):
+            call(channels_first)
     with pytest.warns(UserWarning, match="channels"):
         layers.CapsuleNetwork((3, 18, 18), 3, padding="SAME", **SIZES)
 
@@ -189,7 +200,7 @@ def reconstruction_loss_of(network, labels):
     decoder, network.decoder = network.decoder, None
     error -= network.compute_loss(X, labels, y_pred)
     network.decoder = decoder
-    return float(error)
+    return float(to_numpy(error))
 
 
 @pytest.mark.parametrize("num_classes", [3, 1])

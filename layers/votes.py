@@ -1,21 +1,36 @@
-"""Votes of input capsules for output capsules, and the sums routing needs.
-
-For couplings c and output capsules v, methods of each class return in float32:
-
-  sum           sum over I of votes, [..., O, A]
-  weighted_sum  sum over I of c * votes, [..., O, A]
-  agreement     <votes, v>, of the shape of couplings
-
-Attributes: `outputs` is (O, A), `outputs_axis` is the index of axis O in
-couplings, and `dtype` is the dtype of the votes. routing.py names the axes.
-"""
+"""Votes of input capsules for output capsules, and the sums routing needs."""
 
 import math
+from typing import Any, Protocol
 
 from keras import backend, ops
 
 from .backends import is_on_cpu
 from .base_layers import Tensor
+
+
+class Votes(Protocol):
+    """What `route` needs of votes; routing.py names the axes.
+
+    `outputs` is (O, A), `outputs_axis` is the index of axis O in couplings, and
+    `dtype` is the dtype of the votes. Each class says the axes of couplings.
+    """
+
+    outputs: tuple[int, int]
+    outputs_axis: int
+    dtype: Any
+
+    def sum(self) -> Tensor:
+        """The sum over I of the votes: float32 [..., O, A]."""
+
+    def weighted_sum(self, couplings: Tensor) -> Tensor:
+        """The sum over I of couplings times votes: float32 [..., O, A]."""
+
+    def agreement(self, capsules: Tensor) -> Tensor:
+        """The dot products of votes with `capsules`, [..., O, A].
+
+        The result is float32 and has the shape of couplings.
+        """
 
 
 class FormedVotes:
@@ -125,7 +140,7 @@ def _copies(tensor, count):
     return [ops.cast(tensor, dtype) for _ in range(count)]
 
 
-def linear_votes(inputs: Tensor, weights: Tensor, num_outputs: int) -> "Votes":
+def linear_votes(inputs: Tensor, weights: Tensor, num_outputs: int) -> Votes:
     """Returns `LinearVotes`, or for JAX on CPUs the faster `FormedVotes`.
 
     On CPUs XLA is slow at the short sums over atoms in `LinearVotes`: the class
@@ -137,48 +152,3 @@ def linear_votes(inputs: Tensor, weights: Tensor, num_outputs: int) -> "Votes":
     outputs = num_outputs, weights.shape[-1] // num_outputs
     votes = ops.reshape(votes, (*votes.shape[:2], *outputs))
     return FormedVotes(ops.transpose(votes, (1, 0, 2, 3)))  # [B, I, O, A]
-
-
-class SharedVotes:
-    """Votes with weights that all input capsules share. Couplings: [B, O, I].
-
-    Inputs are [B, I, a] and weights [1, a, O * A]. The size I may be unknown
-    and may differ between calls. The votes are never formed:
-
-      sum over I of c * votes = (sum over I of c * inputs) @ weights
-      <votes, v> = <inputs, weights @ v>
-
-    Per example, an iteration needs 2 * I * a * O + 2 * a * O * A multiply-adds;
-    forming the votes would need I * a * O * A.
-    """
-
-    outputs_axis = -2
-
-    def __init__(self, inputs: Tensor, weights: Tensor, num_outputs: int):
-        self.outputs = num_outputs, weights.shape[-1] // num_outputs
-        self.dtype = inputs.dtype
-        self._inputs = inputs
-        by_output = ops.reshape(weights, (-1, *self.outputs))
-        self._weights = ops.transpose(by_output, (1, 0, 2))  # [O, a, A]
-
-    def sum(self) -> Tensor:
-        total = ops.sum(ops.cast(self._inputs, "float32"), axis=1)
-        total = ops.cast(total, self.dtype)  # [B, a]
-        product = ops.matmul(total, self._weights)  # [O, B, A]
-        return ops.cast(ops.transpose(product, (1, 0, 2)), "float32")
-
-    def agreement(self, capsules: Tensor) -> Tensor:
-        v = ops.cast(ops.transpose(capsules, (1, 0, 2)), self.dtype)
-        product = ops.matmul(v, ops.swapaxes(self._weights, 1, 2))
-        product = ops.transpose(product, (1, 0, 2))  # [B, O, a]
-        agreement = ops.matmul(product, ops.swapaxes(self._inputs, 1, 2))
-        return ops.cast(agreement, "float32")
-
-    def weighted_sum(self, couplings: Tensor) -> Tensor:
-        c = ops.cast(couplings, self.dtype)
-        weighted = ops.transpose(ops.matmul(c, self._inputs), (1, 0, 2))
-        product = ops.matmul(weighted, self._weights)  # [O, B, A]
-        return ops.cast(ops.transpose(product, (1, 0, 2)), "float32")
-
-
-Votes = FormedVotes | LinearVotes | SharedVotes

@@ -133,17 +133,6 @@ class Classifier(keras.Model):
         outputs = self.network(images)
         return {name: x for name, x in outputs.items() if name not in others}
 
-    @staticmethod
-    def check_initial_weights(hparams):
-        """Raises UserError if a file of initial weights is missing."""
-
-    def load_initial_weights(self):
-        """Loads pretrained weights before a new training; by default none."""
-
-    def training_data(self, pipeline, seed, folder):
-        """The `Pipeline` to train with; `folder` keeps files for later runs."""
-        return pipeline
-
     def example_losses(self, x, y, outputs):
         """Losses [B]: classification, reconstruction (or 0), and their sum."""
         row, hparams = self.row, self.hparams

@@ -2,7 +2,7 @@
 
 import keras
 
-from common.errors import UserError, reading
+from common.errors import UserError, user_errors
 from input_data import keys
 from input_data.kept_features import KeptFeatures
 from layers.networks.photo_capsule import load_backbone
@@ -35,15 +35,17 @@ class PhotoModel(Classifier):
 
     @staticmethod
     def check_initial_weights(hparams):
+        """Raises UserError if a file of initial weights is missing."""
         if hparams.backbone_weights not in ("imagenet", "none"):
-            with reading(hparams.backbone_weights):
+            with user_errors(hparams.backbone_weights):
                 open(hparams.backbone_weights).close()
 
     def load_initial_weights(self):
+        """Loads the backbone's weights before a new training."""
         source = self.hparams.backbone_weights
         if source != "none":
             hint = "without a network pass backbone_weights=FILE"
-            with reading(hint if source == "imagenet" else source):
+            with user_errors(hint if source == "imagenet" else source):
                 load_backbone(self.backbone, self.hparams.backbone, source)
         elif not self.hparams.train_backbone:
             raise UserError("backbone_weights=none needs train_backbone=true")
@@ -54,6 +56,7 @@ class PhotoModel(Classifier):
         return super().call(x)
 
     def training_data(self, pipeline, seed, folder):
+        """The `Pipeline` to train with; `folder` keeps files for later runs."""
         hparams = self.hparams
         if hparams.train_backbone or hparams.remake or self.num_targets == 2:
             return pipeline

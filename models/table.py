@@ -2,16 +2,15 @@
 
 import dataclasses
 import functools
-import math
 from collections.abc import Callable
-
-from keras import ops
 
 import layers
 from common.errors import UserError
-from common.flags import field, import_named, is_external, require_known
+from common.flags import field, is_external, require_known
+from common.own_code import import_named
 from layers import networks
 from layers.losses import CLASSIFICATION_LOSSES
+from models import losses
 from models.classifier import Classifier
 from models.hparams import (
     DECODER_FIELDS,
@@ -22,10 +21,6 @@ from models.hparams import (
 from models.inverted_attention_model import InvertedAttentionModel
 from models.photo_model import PhotoModel
 
-# DeepCaps' weight of absent classes, m+ and m- of the margin loss.
-DEEPCAPS_MARGINS = (0.5, 0.9, 0.1)
-DEEPCAPS_HARD_MARGINS = (0.8, 0.95, 0.05)
-
 
 def by_loss_type(labels, scores, step, hparams):
     """The loss that the hyper-parameter `loss_type` names."""
@@ -34,51 +29,6 @@ def by_loss_type(labels, scores, step, hparams):
         margin = layers.spread_margin(step, *schedule)
         return layers.spread_loss(labels, scores, margin)
     return layers.CLASSIFICATION_LOSSES[hparams.loss_type](labels, scores)
-
-
-def cross_entropy(labels, scores, step, hparams):
-    """The cross-entropy; the scores are probabilities."""
-    # The bound keeps the loss finite where probabilities underflow.
-    logarithms = ops.log(ops.maximum(scores, 1e-30))
-    return -ops.sum(labels * logarithms, axis=-1)
-
-
-def su_margins(labels, scores, step, hparams):
-    """J. Su's loss: a mean over the classes.
-
-    It is the mean of
-
-      y * max(0, 0.9 - p)^2 + 0.25 * (1 - y) * max(0, p - 0.1)^2
-
-    where y is the label and p the score of a class. The paper has 0.5 in place
-    of 0.25.
-    """
-    return 2.0 * layers.margin_loss(labels, scores, absent_weight=0.25)
-
-
-def summed_margins(labels, scores, step, hparams):
-    """Equation 4 of Sabour et al. 2017: a sum, not half the mean."""
-    return 2.0 * labels.shape[-1] * layers.margin_loss(labels, scores)
-
-
-def deepcaps_margins(labels, scores, step, hparams):
-    """`summed_margins`, optionally with hard margins."""
-    is_hard = hparams.hard_margins
-    margins = DEEPCAPS_HARD_MARGINS if is_hard else DEEPCAPS_MARGINS
-    return 2.0 * labels.shape[-1] * layers.margin_loss(labels, scores, *margins)
-
-
-def mean_squared_error(images, reconstructions, weight):
-    """`weight` * mean squared error of a pixel."""
-    loss = layers.reconstruction_loss(images, reconstructions, weight)
-    return loss / math.prod(images.shape[1:])
-
-
-def squared_error_like_mnist(images, reconstructions, weight):
-    """784 * `weight` * mean squared error of a pixel."""
-    scale = 28 * 28 / math.prod(images.shape[1:])
-    loss = layers.reconstruction_loss(images, reconstructions, weight)
-    return scale * loss
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,11 +71,13 @@ class Model:
       xla: bool, whether TensorFlow uses XLA even on CPUs. XLA is faster for
         networks of many small operations.
       full_float32: bool, whether GPUs compute float32 products exactly.
+      pretrained: bool, whether `classifier` has pretrained weights, and the
+        methods of `PhotoModel` for them.
       classifier: class, a subclass of `Classifier` for what is no graph.
     """
 
     network: Callable
-    loss: Callable = cross_entropy
+    loss: Callable = losses.cross_entropy
     loss_types: tuple = ()
     several_labels: bool = False
     decoder: Callable | None = None
@@ -144,6 +96,7 @@ class Model:
     any_size: bool = False
     xla: bool = False
     full_float32: bool = False
+    pretrained: bool = False
     classifier: type = Classifier
 
     @functools.cached_property
@@ -223,10 +176,10 @@ MODELS = {
     ),
     "deepcaps": Model(
         networks.deepcaps,
-        deepcaps_margins,
+        losses.deepcaps_margins,
         several_labels=True,
         decoder=layers.ConvReconstruction,
-        reconstruction_loss=mean_squared_error,
+        reconstruction_loss=losses.mean_squared_error,
         fields={
             "hard_margins": field(
                 False,
@@ -246,10 +199,10 @@ MODELS = {
     ),
     "efficient_capsule": Model(
         networks.efficient_capsule,
-        summed_margins,
+        losses.summed_margins,
         several_labels=True,
         decoder=functools.partial(layers.Reconstruction, he_normal=True),
-        reconstruction_loss=squared_error_like_mnist,
+        reconstruction_loss=losses.squared_error_like_mnist,
         # decay_steps: an epoch of 60,000 images in batches of 16.
         defaults={
             "decay_rate": 0.97,
@@ -357,11 +310,12 @@ MODELS = {
         routed_layer="classes",
         grid="primary",
         any_size=True,
+        pretrained=True,
         classifier=PhotoModel,
     ),
     "pooling": Model(
         networks.pooling,
-        su_margins,
+        losses.su_margins,
         several_labels=True,
         defaults=NO_DECAY,
         adam_epsilon=KERAS_EPSILON,
@@ -377,7 +331,7 @@ MODELS = {
     ),
     "shared_capsule": Model(
         networks.shared_capsule,
-        su_margins,
+        losses.su_margins,
         several_labels=True,
         defaults=NO_DECAY,
         adam_epsilon=KERAS_EPSILON,

@@ -5,10 +5,17 @@ import math
 import shlex
 
 from common import flags
-from common.errors import UserError, reading
-from common.files import make_folder, write_files
+from common.errors import UserError, user_errors
+from common.files import (
+    make_folder,
+    read_json,
+    sole_process,
+    write_files,
+    write_json,
+)
 from common.flags import field, is_external, require_known
 from config import MODEL_NAMES, Config
+from input_data import registry
 from resolve import with_defaults
 from runs import runner
 
@@ -63,27 +70,41 @@ def compare(settings, config, lines=()):
         raise UserError("give either --minutes or --steps")
     trainings = _trainings(settings.models, config, lines)
     path = make_folder(settings.output_dir) / "comparison.json"
+    with sole_process(path.parent, "comparing"):
+        _compare(path, settings, config, trainings)
+
+
+def _compare(path, settings, config, trainings):
     content = _read(path, settings, trainings)
+    for name, training in trainings.items():
+        new = {"flags": _text(training), "steps": settings.steps, "runs": {}}
+        model = content["models"].setdefault(name, new)
+        first = with_defaults(dataclasses.replace(training, seed=0))
+        images = registry.load(first, train=False).evaluation_digest
+        if model.setdefault("images", images) != images:
+            raise UserError(
+                f"{path} has results of {name} on other images or labels; "
+                "choose another --output_dir"
+            )
     seeds = range(config.seed, config.seed + settings.seeds)
-    done = [content["models"].get(n, {}).get("runs", {}) for n in trainings]
+    done = [content["models"][name]["runs"] for name in trainings]
     left = sum(str(seed) not in runs for runs in done for seed in seeds)
     left = runner.countdown(left)
     # Seed by seed, so that all models soon have a first result.
     for seed in seeds:
         for name, training in trainings.items():
-            new = {"flags": _text(training), "steps": settings.steps}
-            model = content["models"].setdefault(name, {**new, "runs": {}})
+            model = content["models"][name]
             if str(seed) in model["runs"]:
                 continue
             print(f"{name}, seed {seed} ({next(left)}):", flush=True)
             seconds = 60 * (settings.minutes or 0)
-            if model["steps"] is None:
+            if model.get("steps") is None:
                 rate = runner.measure_speed(training, _MEASURED_STEPS)
                 steps = math.ceil(max(_MEASURED_SECONDS, seconds / 10) * rate)
                 if steps > _MEASURED_STEPS:
                     rate = runner.measure_speed(training, steps)
                 model["steps"] = math.ceil(seconds * rate)
-                runner.write_json(path, content)
+                write_json(path, content)
             run = dataclasses.replace(
                 training,
                 summary_dir=str(path.parent / name / str(seed)),
@@ -92,7 +113,7 @@ def compare(settings, config, lines=()):
                 save_step=math.ceil(model["steps"] / settings.points),
             )
             model["runs"][str(seed)] = runner.train_and_evaluate(run)
-            runner.write_json(path, content)
+            write_json(path, content)
     models = {name: content["models"][name] for name in trainings}
     budget = f"{settings.steps or 0:,} steps"
     if settings.minutes:
@@ -117,7 +138,7 @@ def _trainings(names, common, lines):
     """Dict from the name of a row to the `Config` of its trainings."""
     own = {}
     for line in lines:
-        with reading(f"--settings={line}"):
+        with user_errors(f"--settings={line}"):
             name, *arguments = shlex.split(line)
         for text in flags.arguments(flags.parse(Config, arguments), _COMMON):
             raise UserError(
@@ -153,12 +174,12 @@ def _read(path, settings, trainings):
     budget = {name: getattr(settings, name) for name in names}
     content = {"budget": budget, "models": {}}
     if path.exists():
-        content = runner.read_json(path)
+        content = read_json(path, "comparison")
     for name, model in content["models"].items():
         text = _text(trainings[name]) if name in trainings else model["flags"]
         both = (content["budget"], model["flags"]), (budget, text)
         old, new = (
-            {*(f"--{k}={v}" for k, v in limits.items()), *shlex.split(line)}
+            {*(f"--{k}={limits.get(k)}" for k in names), *shlex.split(line)}
             for limits, line in both
         )
         if old != new:

@@ -1,11 +1,13 @@
 import json
 import re
 
+import numpy as np
 import pytest
 from matplotlib.axes import Axes
 
 import experiment
 from common.errors import UserError
+from common.files import sole_process
 from config import Config
 from models.table import MODELS
 from runs import pages, runner
@@ -24,7 +26,7 @@ def result(wrong, seconds):
         {"network": network | {"multiply_adds": 10**6}, "points": [first, last]}
         | {"training_seconds": seconds, "peak_megabytes": 10.0 * wrong}
         | {"training_images_per_second": 250.0 * seconds, "examples": 200}
-        | {"inference_images_per_second": 900.0, "wrong": wrong}
+        | {"inference_images_per_second": 300.0 * seconds, "wrong": wrong}
         | {"wrong_examples": list(range(wrong))}
     )
 
@@ -114,17 +116,52 @@ def test_runs_are_kept_and_other_settings_refused(tmp_path, trained, capsys):
             compare(Settings(**{**settings, "steps": steps}), DIGITS, others)
 
 
+def test_results_on_other_images_are_not_repeated(tmp_path, trained):
+    images = np.zeros((4, 28, 28), "uint8")
+    np.save(tmp_path / "x_test", images)
+    np.save(tmp_path / "y_test", np.arange(4))
+    data = Config(dataset="arrays", data_dir=str(tmp_path))
+    settings = {"models": "baseline", "output_dir": str(tmp_path / "out")}
+    for _ in range(2):
+        compare(Settings(**settings, steps=4), data)
+    assert len(trained) == 1
+    np.save(tmp_path / "y_test", np.arange(4)[::-1])
+    with pytest.raises(UserError, match="baseline on other images"):
+        compare(Settings(**settings, steps=4), data)
+    with (
+        sole_process(tmp_path / "out", "x"),
+        pytest.raises(UserError, match="is comparing"),
+    ):
+        compare(Settings(**settings, steps=4), data)
+
+
+def test_an_edited_comparison_is_an_error(tmp_path, trained):
+    settings = Settings(models="baseline", steps=4, output_dir=str(tmp_path))
+    compare(settings, DIGITS)
+    path = tmp_path / "comparison.json"
+    text = path.read_text().replace('"wrong": 13', '"wrong": "13"')
+    path.write_text(text)
+    with pytest.raises(UserError, match=r"json: .*points/0/wrong must not be"):
+        compare(settings, DIGITS)
+    assert path.read_text() == text
+
+
 def test_minutes_become_steps_once(tmp_path, trained, monkeypatch, capsys):
     measured = []
     monkeypatch.setattr(
         runner, "measure_speed", lambda _, steps: measured.append(steps) or 8.0
     )
     settings = Settings(
-        models="baseline", output_dir=str(tmp_path), minutes=5.0, seeds=2
+        models="baseline",
+        output_dir=str(tmp_path),
+        minutes=5.0,
+        points=4,
+        seeds=2,
     )
     compare(settings, DIGITS)
     assert measured == [30, 240]  # a tenth of the time
-    assert [config.max_steps for config in trained] == [2400, 2400]
+    steps = [(config.max_steps, config.save_step) for config in trained]
+    assert steps == [(2400, 600), (2400, 600)]
     assert "digits, 0.05 to 0.05 min each" in capsys.readouterr().out
 
 
@@ -155,6 +192,27 @@ def test_pairs_of_models():
         ["b", "d", "1: 20", "0", "1"],
         ["c", "d", "1: 5", "2: 0, 8", "1"],
     ]
+
+
+def test_a_row_is_of_medians_the_largest_memory_and_the_mean_error():
+    runs = (2, 10.0), (5, 20.0), (14, 60.0)
+    runs = {str(seed): result(*run) for seed, run in enumerate(runs)}
+    head, (row,) = pages.comparison_rows({"capsule": {"runs": runs}})
+    assert dict(zip(head, row, strict=True)) == {
+        "model": "capsule",
+        "weights": 1500,
+        "without decoder": 1000,
+        "multiply-adds": 10**6,
+        "steps": 10,
+        "training minutes": pytest.approx(20 / 60),
+        "training images/s": 5000,
+        "inference images/s": 6000,
+        "peak MB": 140,
+        # 1, 2.5 and 7 % of 200 images are wrong.
+        "error %": pytest.approx(3.5),
+        "+-": pytest.approx(9.75**0.5),
+        "seeds": 3,
+    }
 
 
 TIMES = (
@@ -208,6 +266,30 @@ def test_bars_are_a_deviation_above_and_below(monkeypatch):
     ((weights, low, high, _),) = bars
     # 2 and 4 % of 200 images are wrong.
     assert (weights, low, high) == pytest.approx((1000, 3 - 2**0.5, 3 + 2**0.5))
+
+
+def test_errors_by_time_are_of_minutes_and_of_all_seeds():
+    files = pages.comparison_pictures({"capsule": MODEL}, "title", "validation")
+    (axes,) = files["error_by_time.png"].figure.axes
+    (line,) = axes.lines
+    # 13 and 17, then 4 and 8 of 200 images are wrong.
+    assert line.get_xydata().ravel() == pytest.approx(
+        [1.5 / 60, 7.5, 3 / 60, 3]
+    )
+    (band,) = axes.collections
+    corners = {tuple(c.round(3)) for c in band.get_paths()[0].vertices}
+    assert corners >= {(0.025, 6.5), (0.025, 8.5), (0.05, 2), (0.05, 4)}
+    assert axes.get_xlabel() == "minutes of training"
+    assert axes.get_ylabel() == "validation error in %"
+
+
+def test_errors_by_weights_are_without_the_decoder():
+    files = pages.comparison_pictures({"capsule": MODEL}, "title", "test")
+    (axes,) = files["error_by_weights.png"].figure.axes
+    (point,) = axes.lines
+    assert point.get_xydata().tolist() == [[1000, 3]]
+    assert axes.get_xscale() == "log"
+    assert (axes.get_title(), axes.get_ylabel()) == ("title", "test error in %")
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from common.files import write_file, write_files
 from runs.reproduction import EPOCH, EXPERIMENTS, read
 from runs.runner import ROOT
 from visualization import drawing
+from visualization.lines import distinguish_lines
 
 PAGE = ROOT / "docs" / "results.md"
 README = ROOT / "README.md"
@@ -24,6 +25,7 @@ _PICTURE = ROOT / "docs" / "figures" / "errors_by_epoch.png"
 _IN_PICTURE = ("mnist-3", "mnist-3-muon")
 _SHORT_COLUMNS = ("experiment", "data, network", "published", "here")
 _COLUMNS = (*_SHORT_COLUMNS, "seeds", "steps", "minutes", "machine")
+_MARKDOWN = {ord("|"): r"\|"}
 _LATEX = {ord(character): rf"\{character}" for character in "&%$#_{}"}
 _LATEX[ord("\\")] = r"\textbackslash{}"
 _LATEX |= {ord("`"): "", ord("^"): r"\^{}", ord("~"): r"\~{}"}
@@ -36,10 +38,7 @@ def markdown(head, rows, padded=False):
     Missing cells at the end of a row are empty. If `padded`, all cells of a
     column have the same width.
     """
-    lines = [
-        [_text(value).replace("|", r"\|") for value in row]
-        for row in (head, *rows)
-    ]
+    lines = [[_text(v, _MARKDOWN) for v in row] for row in (head, *rows)]
     lines = [line + [""] * (len(head) - len(line)) for line in lines]
     widths = [0] * len(head)
     rule = ["---"] * len(head)
@@ -64,7 +63,7 @@ def table_files(name, head, rows):
 def latex(head, rows, caption=""):
     """A table in LaTeX; with a `caption`, it floats."""
     lines = [
-        " & ".join(_text(value).translate(_LATEX) for value in row) + r" \\"
+        " & ".join(_text(value, _LATEX) for value in row) + r" \\"
         for row in (head, *rows)
     ]
     columns = "l" + "r" * (len(head) - 1)
@@ -77,12 +76,14 @@ def latex(head, rows, caption=""):
     return table
 
 
-def _text(value):
+def _text(value, escapes):
     if value is None:
         return "-"
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.2f}"
-    return f"{value:,}" if isinstance(value, int) else printable(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    return printable(value).translate(escapes)
 
 
 def replace_between(text, name, content):
@@ -100,7 +101,7 @@ def plot_errors(draw, title, xlabel, ylabel="test error in %"):
     """Returns the bytes of a PNG plot; `draw(axes)` draws the lines."""
     figure = Figure(figsize=(6.2, 3.4), layout="constrained")
     axes = figure.subplots()
-    drawing.distinguish_lines(axes)
+    distinguish_lines(axes)
     draw(axes)
     if all(np.min(line.get_ydata()) > 0 for line in axes.lines):
         drawing.make_logarithmic(axes.yaxis)
@@ -139,13 +140,14 @@ def _comparison_row(name, model):
     mean, deviation = mean_and_deviation(errors)
 
     def median(key):
-        return statistics.median(run[key] for run in runs)
+        values = [run[key] for run in runs if run.get(key) is not None]
+        return statistics.median(values) if values else None
 
     return {
         "model": name,
         "weights": network["weights"],
         "without decoder": network["weights_without_decoder"],
-        "multiply-adds": network["multiply_adds"],
+        "multiply-adds": network.get("multiply_adds"),
         "steps": runs[0]["points"][-1]["step"],
         "training minutes": median("training_seconds") / 60,
         "training images/s": median("training_images_per_second"),

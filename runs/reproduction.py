@@ -8,7 +8,7 @@ import shlex
 
 from common import commit, flags
 from common.errors import UserError
-from common.files import make_folder
+from common.files import make_folder, read_json, sole_process, write_json
 from common.flags import field, flag_specs, require_known
 from config import Config
 from runs import runner
@@ -101,25 +101,29 @@ def reproduce(names, settings):
             ]
     left = runner.countdown(sum(not path.exists() for path in paths))
     for name in dict.fromkeys(path.parent.name for path in paths):
-        _reproduce(EXPERIMENTS[name], settings, left)
+        folder = make_folder(pathlib.Path(settings.output_dir, name))
+        with sole_process(folder, "reproducing"):
+            _reproduce(EXPERIMENTS[name], folder, settings, left)
 
 
-def _reproduce(experiment, settings, left):
-    folder = make_folder(pathlib.Path(settings.output_dir, experiment.name))
+def _reproduce(experiment, folder, settings, left):
+    ensemble, members = folder / "ensemble.json", experiment.members
     for seed in map(int, settings.seeds.split(",")):
         path = folder / f"{seed}.json"
         if path.exists():
             print(f"{path} exists; another --output_dir repeats the run")
         else:
             print(f"{experiment.name}, seed {seed} ({next(left)}):", flush=True)
-            runner.write_json(path, _run(experiment, seed, settings))
-    path, members = folder / "ensemble.json", experiment.members
+            result = _run(experiment, seed, settings)
+            if seed < members:  # the ensemble had another one
+                ensemble.unlink(missing_ok=True)
+            write_json(path, result)
     is_complete = all((folder / f"{n}.json").exists() for n in range(members))
-    if members > 1 and is_complete and not path.exists():
+    if members > 1 and is_complete and not ensemble.exists():
         training = training_config(experiment, "{}", settings)
-        ensemble = Config(eval_size=training.eval_size, num_trials=members)
-        counts = _evaluate(ensemble, training, training.max_steps, settings)
-        runner.write_json(path, {"commit": commit(), **counts})
+        config = Config(eval_size=training.eval_size, num_trials=members)
+        counts = _evaluate(config, training, training.max_steps, settings)
+        write_json(ensemble, {"commit": commit(), **counts})
 
 
 def _run(experiment, seed, settings):
@@ -217,6 +221,6 @@ def _published_command(config, settings):
 def read(output_dir, experiment):
     """List of an experiment's results, and that of the ensemble or None."""
     paths = sorted(pathlib.Path(output_dir, experiment.name).glob("*.json"))
-    results = {path.stem: runner.read_json(path) for path in paths}
-    ensemble = results.pop("ensemble", None)
-    return list(results.values()), ensemble
+    results = [read_json(p, "result") for p in paths if p.stem != "ensemble"]
+    path = paths and paths[0].with_name("ensemble.json")
+    return results, read_json(path, "ensemble") if path in paths else None

@@ -3,6 +3,8 @@ import json
 
 import pytest
 
+from common.errors import UserError
+from common.files import sole_process
 from models.hparams import parse_overrides
 from models.table import find_model
 from runs import flags_page, pages, reproduction, runner
@@ -35,7 +37,10 @@ def test_every_experiment_is_a_training(name):
 
 def test_results_are_written_once(tmp_path, monkeypatch, capsys):
     configs = []
-    trained = {"wrong": 7, "points": [{"step": 938}, {"step": 5628}]}
+    machine = {"backend": "b", "device": "d", "cores": 2}
+    points = [{"step": step, "wrong": 7} for step in (938, 5628)]
+    trained = {"wrong": 7, "examples": 40, "points": points}
+    trained |= {"machine": machine, "training_seconds": 9.0}
 
     def run(config):
         configs.append(config)
@@ -70,8 +75,21 @@ def test_results_are_written_once(tmp_path, monkeypatch, capsys):
     assert pairs["points"][0] == {"step": 938, "wrong": 8}
     assert "--pairs=below" in pairs["command"]
     assert "--data_dir=$DATA_DIR/mnist" in pairs["command"]
+    assert "--dtype_policy=mixed_bfloat16" in pairs["command"]
     assert configs[-1].checkpoint.endswith("16/{}/train/model.ckpt-5628")
     assert str(tmp_path) not in json.dumps([runs, ensemble])
+    # The ensemble of a member that was repeated is another one.
+    folder = tmp_path / "out" / "shared-capsule"
+    (folder / "1.json").unlink()
+    reproduce(["shared-capsule"], settings)
+    assert configs[-1].num_trials == 2
+    assert len(configs) == 8
+    (folder / "1.json").write_text(json.dumps({**first, "others": 3}))
+    with pytest.raises(UserError, match=r"1\.json: .*others must not be 3"):
+        reproduction.read(settings.output_dir, experiment)
+    with sole_process(folder, ""), pytest.raises(UserError, match="reprod"):
+        reproduce(["shared-capsule"], settings)
+    capsys.readouterr()
     monkeypatch.setattr(reproduction, "_reproduce", lambda *_: None)
     reproduce(["all"], settings)
     skipped = capsys.readouterr().out.splitlines()
@@ -88,6 +106,38 @@ def test_the_pages_are_up_to_date():
     assert flags_page.updated(text) == text, "python -m runs.flags_page"
 
 
-def test_the_picture_of_the_results_is_drawn():
-    picture = pages.result_picture(pages.PAGE.parent / "results")
-    assert picture.startswith(b"\x89PNG")
+def test_other_tests_read_their_own_data(tmp_path, monkeypatch):
+    configs = []
+    trained = {"wrong": 7, "points": [{"step": 938}]}
+    monkeypatch.setattr(runner, "run", lambda c: configs.append(c) or [TEST])
+    monkeypatch.setattr(runner, "train_and_evaluate", lambda c: trained)
+    experiment = dataclasses.replace(
+        EXPERIMENTS["mnist-3"], other_test="affNIST", members=1
+    )
+    monkeypatch.setitem(EXPERIMENTS, "mnist-3", experiment)
+    folders = {
+        f"{n}_dir": str(tmp_path / n) for n in ("data", "output", "work")
+    }
+    reproduce(["mnist-3"], Settings(**folders))
+    (config,) = configs
+    assert (config.dataset, config.eval_size) == ("affnist", 10000)
+    assert config.data_dir == f"{tmp_path}/data/affnist"
+    assert config.checkpoint.endswith("mnist-3/0/train/model.ckpt-938")
+    (run,), _ = reproduction.read(tmp_path / "output", experiment)
+    assert run["others"]["affNIST"]["examples"] == 40
+
+
+def test_the_picture_shows_errors_by_epoch(tmp_path):
+    for name, wrong in (("mnist-3", 50), ("mnist-3-muon", 30)):
+        points = [{"step": 600, "wrong": 80}, {"step": 1800, "wrong": wrong}]
+        run = {"seed": 4, "batch_size": 100, "examples": 10_000}
+        (tmp_path / name).mkdir()
+        path = tmp_path / name / "4.json"
+        path.write_text(json.dumps({**run, "points": points}))
+    (axes,) = pages.result_picture(tmp_path).figure.axes
+    adam, muon, published = axes.lines
+    assert adam.get_xydata().tolist() == [[1, 0.8], [3, 0.5]]
+    assert muon.get_xydata().tolist() == [[1, 0.8], [3, 0.3]]
+    assert muon.get_label() == "mnist-3-muon, seed 4"
+    error = float(EXPERIMENTS["mnist-3"].published)
+    assert list(published.get_ydata()) == [error, error]

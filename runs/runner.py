@@ -5,7 +5,6 @@ import dataclasses
 import json
 import math
 import pathlib
-import re
 import signal
 import subprocess
 import sys
@@ -13,8 +12,8 @@ import tempfile
 import time
 
 from common import flags
-from common.errors import Interrupted, UserError, handling_signals, reading
-from common.files import write_file
+from common.errors import Interrupted, UserError, handling_signals
+from common.files import read_json
 
 ROOT = pathlib.Path(__file__).parents[1]
 _COMMAND = (sys.executable, str(ROOT / "experiment.py"))
@@ -68,7 +67,7 @@ def train_and_evaluate(config):
     `points` also counts the errors of checkpoints at multiples of `save_step`.
     """
     run(config)
-    training = read_json(pathlib.Path(config.summary_dir, "run.json"))
+    training = read_json(pathlib.Path(config.summary_dir, "run.json"), "run")
     documents = run(
         dataclasses.replace(config, train=False, eval_all=True, format="json")
     )
@@ -76,11 +75,11 @@ def train_and_evaluate(config):
     network = ("weights", "weights_without_decoder", "multiply_adds")
     counts = ("wrong", "wrong_percent_per_object", "wrong_examples")
     return {
-        "commit": training["commit"],
+        "commit": training.get("commit"),
         "machine": training["machine"],
-        "network": {name: training[name] for name in network},
+        "network": {name: training.get(name) for name in network},
         "training_seconds": training["seconds"],
-        "training_images_per_second": training["images_per_second"],
+        "training_images_per_second": training.get("images_per_second"),
         "inference_images_per_second": last["images_per_second"],
         "peak_megabytes": training["peak_megabytes"],
         "examples": last["num_examples"],
@@ -99,8 +98,8 @@ def measure_speed(config, steps):
     with tempfile.TemporaryDirectory() as folder:
         short = {"summary_dir": folder, "max_steps": steps}
         run(dataclasses.replace(config, **short), temporary=True)
-        speed = read_json(pathlib.Path(folder, "run.json"))["images_per_second"]
-    return speed / config.batch_size
+        training = read_json(pathlib.Path(folder, "run.json"), "run")
+    return training["images_per_second"] / config.batch_size
 
 
 def remaining(unit, count, minutes):
@@ -115,16 +114,3 @@ def countdown(count):
     for done in range(count):
         each = (time.monotonic() - start) / 60 / max(done, 1)
         yield remaining("run", count - done, done and each * (count - done))
-
-
-def read_json(path):
-    """Reads a JSON file; raises UserError if that fails."""
-    with reading(path):
-        return json.loads(path.read_text())
-
-
-def write_json(path, values):
-    """Writes a JSON file atomically, each list of integers >= 0 in one line."""
-    text = json.dumps(values, indent=1)
-    text = re.sub(r"\[[\d\s,]+\]", lambda m: " ".join(m[0].split()), text)
-    write_file(path, f"{text}\n")

@@ -4,6 +4,7 @@ import sys
 import pytest
 
 from common.errors import Interrupted, UserError
+from common.files import write_json
 from config import Config
 from runs import runner
 from testing import commands
@@ -20,7 +21,8 @@ if "train" not in flags:
         time.sleep(1)
         os.kill(os.getppid(), int(flags["seed"]))
         time.sleep(60)
-    run = {"commit": "c", "machine": {}, "weights": 9, "seconds": 5.0}
+    run = {"commit": "c", "weights": 9, "seconds": 5.0}
+    run["machine"] = {"backend": "b", "device": "d", "cores": 2}
     run |= {"weights_without_decoder": 7, "multiply_adds": 3}
     run |= {"images_per_second": 256.0, "peak_megabytes": 4.0}
     run["steps"] = int(flags["max_steps"])
@@ -60,7 +62,7 @@ def test_a_run_is_what_the_commands_leave(tmp_path, capfd):
     capfd.readouterr()
     assert runner.measure_speed(config, 10) == 256 / config.batch_size
     assert not capfd.readouterr().out  # it is of a temporary folder
-    runner.write_json(tmp_path / "x", {"a": [1, 20], "b": []})
+    write_json(tmp_path / "x", {"a": [1, 20], "b": []})
     assert (tmp_path / "x").read_text() == '{\n "a": [ 1, 20 ],\n "b": []\n}\n'
 
 
@@ -71,6 +73,13 @@ def test_the_time_of_the_runs_that_are_left(monkeypatch):
     assert first == "3 runs left"
     # One took 100 seconds, two took 210.
     assert others == ["2 runs left, about 4 min", "1 run left, about 2 min"]
+
+
+def test_an_edited_run_is_an_error(tmp_path, fake):
+    fake.write_text(FAKE.replace('"seconds": 5.0', '"seconds": "5"'))
+    config = Config(summary_dir=str(tmp_path), max_steps=25, save_step=10)
+    with pytest.raises(UserError, match=r"run\.json: .*seconds must not be"):
+        runner.train_and_evaluate(config)
 
 
 def test_a_command_that_fails_is_an_error(tmp_path):

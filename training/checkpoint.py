@@ -23,9 +23,9 @@ import warnings
 
 import h5py
 
-from common.errors import UserError, reading
-from common.files import atomic_write
-from common.flags import is_external
+from common.errors import UserError, user_errors
+from common.files import EXAMPLES, atomic_write, require
+from common.flags import flag_specs, is_external
 from input_data.keys import ImageShape
 from models.architecture import Architecture
 from models.optimizer import make_optimizer
@@ -33,6 +33,8 @@ from models.table import find_model
 
 WEIGHTS_FILE = "model.weights.h5"
 JSON_FILE = "checkpoint.json"
+# The next version of this project must read this format, too.
+FORMAT = 2
 _CHANGED = "files or folders were added, removed or renamed"
 _OTHER_SPLIT = {
     "divided_for_test": _CHANGED,
@@ -86,7 +88,7 @@ class Checkpoint:
         Raises UserError if `architecture` differs from the checkpoint's.
         """
         self._require(self.architecture.settings(), architecture.settings())
-        with reading(self.path), warnings.catch_warnings():
+        with user_errors(self.path), warnings.catch_warnings():
             # Keras would only warn, and then restart the optimizer.
             warnings.filterwarnings("error", "Skipping variable loading")
             self._load_weights(model)
@@ -185,16 +187,26 @@ def read_checkpoint(path, model=None):
         if isinstance(error, OSError) and not is_missing:
             raise  # what cannot be read for the moment is not damaged
         raise DamagedError(f"{path}: no valid checkpoint: {error}") from error
-    with reading(path):  # another version may have written other settings
+    with user_errors(path):
+        if values.get("format") != FORMAT:  # that of version 1.0.0 was 1
+            raise ValueError(f"format {values.get('format')}, not {FORMAT}")
+        require(values, EXAMPLES["checkpoint"])
         saved, settings = values["architecture"], values["training"]
         name, shape = saved["model"], ImageShape(**saved["shape"])
         if is_external(name) and name != model:
             raise UserError(
-                f"{path} needs a class to import: add --model={name}"
+                f"{path} needs a model to import: add --model={name}"
             )
-        hparams = find_model(name).hparams(**saved["hparams"])
+        given, cls = saved["hparams"], find_model(name).hparams
+        kinds = {
+            key: spec.kind(-(2**63))  # any number
+            for key, spec in flag_specs(cls).items()
+            if given.get(key, spec.default) != spec.default
+        }
+        require(given, kinds)
+        hparams = cls(**given)
         architecture = Architecture(name, shape, saved["num_targets"], hparams)
-        names, trained = values["class_names"], values["trained"]
+        names, trained = values.get("class_names"), values["trained"]
         arguments = values["step"], architecture, settings, names, trained
         return Checkpoint(*arguments, path)
 
@@ -242,6 +254,7 @@ def save(directory, model, checkpoint, keep=0):
                     file.write(bytes(2**20))
         model.save_weights(weights, overwrite=True)
         values = {
+            "format": FORMAT,
             "step": checkpoint.step,
             "architecture": dataclasses.asdict(checkpoint.architecture),
             "training": checkpoint.run_settings,

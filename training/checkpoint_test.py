@@ -1,5 +1,7 @@
 import contextlib
 import errno
+import functools
+import json
 import pathlib
 
 import pytest
@@ -79,6 +81,32 @@ def test_settings_of_another_version_are_no_traceback(saved, monkeypatch):
     monkeypatch.setattr(checkpoint, "ImageShape", int)  # without its fields
     with pytest.raises(UserError, match=saved.name):
         open_checkpoint(saved)
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        *(("step", "3"), ("architecture", []), ("class_names", [1])),
+        *(("training/seconds", "x"), ("training/image_size", [8])),
+        *(("training/dataset", 3), ("architecture/shape/width", 0)),
+        *(("architecture/num_targets", None), ("architecture/model", 1)),
+        ("architecture/hparams/remake", "false"),
+        ("architecture/hparams/routing", None),
+        ("architecture/hparams/routing", 1.5),
+        ("architecture/hparams/loss_type", 3),
+    ],
+)
+def test_wrong_types_with_right_checksums(saved, place, value):
+    values = json.loads((saved / JSON_FILE).read_text())
+    del values["sha256_of_this"]
+    *outer, name = place.split("/")
+    functools.reduce(dict.get, outer, values)[name] = value
+    values["sha256_of_this"] = checkpoint._json_digest(values)
+    (saved / JSON_FILE).write_text(json.dumps(values))
+    message = f"{saved.name}: .*{name}.* must not be"
+    with pytest.raises(UserError, match=message) as caught:
+        open_checkpoint(saved)
+    assert not isinstance(caught.value, checkpoint.DamagedError)
 
 
 def test_an_export_is_not_a_checkpoint(tmp_path):

@@ -13,7 +13,7 @@ import os
 import keras
 import tensorflow as tf
 
-from common.errors import UserError, reading
+from common.errors import UserError, user_errors
 from training.several_devices import MirroredDevices
 from training.strategies import OneDevice
 
@@ -26,7 +26,7 @@ def use(config):
     names devices that do not exist or that the backend cannot use.
     """
     backend = keras.backend.backend()
-    with reading(variable := "KERAS_DISTRIBUTION_NUM_PROCESSES"):
+    with user_errors(variable := "KERAS_DISTRIBUTION_NUM_PROCESSES"):
         num_processes = config.num_processes or int(os.environ.get(variable, 1))
     if config.deterministic:
         if backend != "tensorflow":

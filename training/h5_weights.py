@@ -14,7 +14,7 @@ import re
 
 import h5py
 
-from common.errors import UserError, reading
+from common.errors import UserError, user_errors
 from input_data.keys import ImageShape
 from models.architecture import Architecture
 from models.table import find_model
@@ -41,7 +41,7 @@ def open_weights(path):
 
     Raises UserError if the file cannot be read or has an unknown network.
     """
-    with reading(path):
+    with user_errors(path):
         with h5py.File(path) as file:
             layers = _read(file)
         names = {name for _, name in layers}

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 
 import layers
-from common.errors import UserError, reading
+from common.errors import UserError, user_errors
 from input_data import preparation as preparing
 from input_data.files import decode_image
 from input_data.keys import ImageShape
@@ -96,7 +96,7 @@ def preparation(config, shape, centered=False, bright_edged=None):
             size = shape.height, shape.width
             digit = preparing.center(ink, size, digit_size=digit_size)
             return digit / np.float32(255)
-        with reading(name):  # it may be too thin to resize
+        with user_errors(name):  # it may be too thin to resize
             return preparing.prepare_image(image, shape, config)
 
     return prepare

@@ -7,7 +7,7 @@ import sys
 
 import keras
 
-from common.errors import reading
+from common.errors import user_errors
 from training.devices import require_gpus
 from training.several_devices import ShardedDevices, join_processes
 from training.strategies import OneDevice
@@ -42,7 +42,7 @@ def _gpu_megabytes():
     """Memory of the largest GPU; JAX knows it only once it has started."""
     command = ["nvidia-smi", "--query-gpu=memory.total"]
     command.append("--format=csv,noheader,nounits")
-    with reading("--gpu_memory_limit"):
+    with user_errors("--gpu_memory_limit"):
         return max(map(int, subprocess.check_output(command).split()))
 
 

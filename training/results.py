@@ -1,20 +1,14 @@
 """Reports evaluations as text or JSON, and in TensorBoard files."""
 
 import contextlib
-import dataclasses
 import itertools
-import json
-import math
 import os
 import pathlib
 import sys
 
-import numpy as np
-
-from common.errors import reading
-from common.files import make_folder, write_file
+from common.files import make_folder, read_json, to_json, write_file, write_json
 from input_data import keys
-from resolve import INHERITED
+from training.class_report import document, ratios_by_class
 from training.summaries import SummaryWriter
 from visualization import evaluation_figures as pictures
 
@@ -54,15 +48,15 @@ class Results(contextlib.ExitStack):
         images = f"{kind} {noun} of {predictions.config.dataset}"
         score = predictions.score
         if self._is_json:
-            document = json.dumps(self._document(images, predictions))
-            print(document, file=self._output, flush=True)
+            text = to_json(document(images, predictions))
+            print(text, file=self._output, flush=True)
         else:
             print(f"{title}{score} ({score.num_examples} {images})", flush=True)
             if spec.num_targets == 2:
                 percent = score.wrong_percent_per_object
                 print(f"wrong percent per object: {percent:.2f}%", flush=True)
             if spec.num_targets == keys.SEVERAL_LABELS:
-                for name, row in predictions.ratios[-2:]:
+                for name, row in ratios_by_class(predictions)[-2:]:
                     texts = (f"{key} {row[key]:.4f}" for key in row)
                     print(name, *texts, flush=True)
             if self._config.pairs != "overlap":
@@ -73,7 +67,7 @@ class Results(contextlib.ExitStack):
         name = checkpoint.path.name if checkpoint else "ensemble"
         self._choose_folder(predictions)
         if self._is_json:
-            write_file(self._folder / f"{name}.json", f"{document}\n")
+            write_file(self._folder / f"{name}.json", f"{text}\n")
         self._write_summaries(predictions, step)
         if draws:
             try:
@@ -82,18 +76,13 @@ class Results(contextlib.ExitStack):
                 print(f"Warning: {name}: not drawn: {error!r}", flush=True)
 
     def _choose_folder(self, predictions):
-        """Results of another data set or training go to test_2 and so on."""
-        config, spec = predictions.config, predictions.pipeline.spec
-        names = [*INHERITED, "crops", "num_trials", "pairs"]
-        names += ["seed"] if spec.num_targets == 2 else []
-        found = {name: getattr(config, name) or None for name in names}
-        if spec.num_targets == 2:
-            found["largest_shift"] = config.shift or None
+        """Results on other images or of another training go to test_2 etc."""
+        config, checkpoint = predictions.config, predictions.checkpoint
+        found = {"crops": config.crops, "num_trials": config.num_trials}
         found["dataset"] = config.dataset
-        found["num_examples"] = spec.num_examples
-        if config.data_dir is not None:
-            found["data_dir"] = os.path.abspath(config.data_dir)
-        checkpoint = predictions.checkpoint
+        found["images"] = predictions.pipeline.evaluation_digest
+        if checkpoint and "id" in checkpoint.run_settings:
+            found["training"] = checkpoint.run_settings["id"]
         place = checkpoint.path.parent if checkpoint else config.checkpoint
         kind = "checkpoints" if checkpoint else "ensemble"
         try:
@@ -104,54 +93,13 @@ class Results(contextlib.ExitStack):
             suffix = f"_{number}" if number > 1 else ""
             folder = self._first.with_name(f"{self._first.name}{suffix}")
             path = folder / "evaluated"
-            with reading(path):
-                before = json.loads(path.read_text()) if path.exists() else {}
-                if found.items() <= (found | before).items():
-                    break
+            before = read_json(path, "evaluated") if path.exists() else {}
+            if found | before == before | found:
+                break
         if folder != self._folder:
             print(f"{self._folder} has other results; these go to {folder}")
             self._folder, self._writer = make_folder(folder), None
-        write_file(path, json.dumps(before | found, indent=1) + "\n")
-
-    def _document(self, images, predictions):
-        score, matrix = predictions.score, predictions.confusion_matrix
-        checkpoint = predictions.checkpoint
-        path = checkpoint.path if checkpoint else self._config.checkpoint
-        settings = checkpoint.run_settings if checkpoint else {}
-        has_loss = score.loss is not None and math.isfinite(score.loss)
-        *ratios, macro, micro = predictions.ratios
-        num_targets = predictions.pipeline.spec.num_targets
-        has_any_number = num_targets == keys.SEVERAL_LABELS
-        counts = predictions.labels.sum(0), np.diag(matrix), matrix.sum(0)
-        counts = (column[: len(ratios)] for column in counts)
-        by_class = zip(*counts, ratios, strict=True)
-        return {
-            "checkpoint": str(path),
-            "step": checkpoint.step if checkpoint else None,
-            "images": images,
-            **dataclasses.asdict(score),
-            "loss": score.loss if has_loss else None,
-            "wrong": score.wrong,
-            "wrong_percent": score.wrong_percent,
-            "wrong_percent_per_object": (
-                None if has_any_number else score.wrong_percent_per_object
-            ),
-            "wrong_examples": predictions.wrong_rows,
-            "classes": [
-                {
-                    "class": name,
-                    "labels": int(labels),
-                    "found": int(found),
-                    "predictions": float(predicted),
-                    **(ratio if has_any_number else {}),
-                }
-                for labels, found, predicted, (name, ratio) in by_class
-            ],
-            **(dict([macro, micro]) if has_any_number else {}),
-            "confusion_matrix": matrix.tolist(),
-            "seconds": settings.get("seconds"),
-            "images_per_second": predictions.images_per_second,
-        }
+        write_json(path, before | found)
 
     def _write_summaries(self, predictions, step):
         if self._writer is None:

@@ -1,6 +1,5 @@
 """Writes run.json: speed and machine of a training, cost of its network."""
 
-import json
 import math
 import pathlib
 import platform
@@ -10,7 +9,7 @@ import keras
 import psutil
 
 from common import commit
-from common.files import write_file
+from common.files import write_json
 from common.flags import command_line
 from layers.backends import is_on_cpu
 
@@ -34,7 +33,7 @@ def write(path, config, model, clock):
         "seconds": clock.seconds,
         "images_per_second": clock.images_per_second,
     }
-    write_file(path, json.dumps(values, indent=1) + "\n")
+    write_json(path, values)
 
 
 def peak_megabytes():

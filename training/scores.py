@@ -74,23 +74,6 @@ def predicted_classes(logits, num_targets):
     return order[:num_targets].tolist()
 
 
-def precision_recall_f1(labels, predicted):
-    """Precision, recall and F1 as scikit-learn defines them.
-
-    Takes bool arrays [N, classes]. Returns [classes + 2, 3]: a row for each
-    class, their mean (macro), and the values of all classes together (micro).
-    """
-    counts = np.stack([labels & predicted, predicted, labels]).sum(axis=1)
-
-    def ratios(hits, predicted, labels):
-        totals = predicted, labels, (predicted + labels) / 2
-        return hits / np.maximum(totals, 1)  # of nothing it is 0
-
-    by_class = ratios(*counts).T
-    micro = ratios(*counts.sum(axis=1))
-    return np.vstack([by_class, by_class.mean(axis=0), micro])
-
-
 @dataclasses.dataclass(frozen=True)
 class Predictions:
     """Predictions for the N examples of a split.
@@ -131,15 +114,6 @@ class Predictions:
                 largest = np.argmax(others, axis=-1, keepdims=True)
                 np.put_along_axis(predicted, largest, True, axis=-1)
         return predicted & self._is_finite[:, None]
-
-    @property
-    def ratios(self):
-        """List of (name, dict), one for each row of `precision_recall_f1`."""
-        names = *self.pipeline.spec.names, "macro", "micro"
-        rows = precision_recall_f1(self.labels > 0, self.predicted).tolist()
-        keys = "precision", "recall", "f1"
-        rows = (dict(zip(keys, row, strict=True)) for row in rows)
-        return list(zip(names, rows, strict=True))
 
     @property
     def wrong(self):

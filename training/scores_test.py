@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from input_data import keys
-from training.scores import Predictions, Score, precision_recall_f1
+from training.class_report import precision_recall_f1, ratios_by_class
+from training.scores import Predictions, Score
 
 
 def predictions(labels, logits, num_targets):
@@ -121,6 +122,6 @@ def test_ratios_are_those_of_scikit_learn():
     np.testing.assert_allclose(found, expected)
     several = predictions(present, np.where(predicted, 0.9, 0.1), 0)
     several.pipeline.spec.names = "abcd"
-    names, found = zip(*several.ratios, strict=True)
+    names, found = zip(*ratios_by_class(several), strict=True)
     assert names == (*"abcd", "macro", "micro")
     np.testing.assert_allclose([[*r.values()] for r in found], expected)

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from common.errors import UserError, reading
+from common.errors import UserError, user_errors
 from training.strategies import Predictor, Strategy, compiled_on_jax
 
 # JAX is imported in functions: other backends work without it.
@@ -117,7 +117,7 @@ def join_processes(config, num_processes):
     )
     index = config.process_index
     if index is None:
-        with reading(variable := "KERAS_DISTRIBUTION_PROCESS_ID"):
+        with user_errors(variable := "KERAS_DISTRIBUTION_PROCESS_ID"):
             index = int(os.environ.get(variable, -1))
     if not address or not 0 <= index < num_processes:
         raise UserError(

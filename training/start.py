@@ -3,6 +3,7 @@
 import dataclasses
 import time
 import typing
+import uuid
 
 import keras
 
@@ -15,7 +16,7 @@ from models.architecture import Architecture
 from models.optimizer import compile_model
 from models.table import find_model
 from training.checkpoint import Checkpoint, latest_valid
-from training.formats import open_checkpoint
+from training.resume import initialize, resume
 
 
 class Clock:
@@ -64,11 +65,13 @@ class Clock:
 class Run:
     """What a training needs; `step` counts the steps done before it.
 
-    `recorded` are the settings that its checkpoints store, see `resolve`.
+    `recorded` are the settings that its checkpoints store, see `resolve`; `id`
+    tells trainings apart.
     """
 
     config: typing.Any
     recorded: dict
+    id: str
     pipeline: Pipeline
     architecture: Architecture
     model: keras.Model
@@ -83,6 +86,7 @@ class Run:
             **self.recorded,
             **spec.settings,
             **spec.split_fingerprints,
+            "id": self.id,
             "num_images": spec.num_images,
             "seconds": self.clock.seconds,
         }
@@ -97,8 +101,10 @@ def start(config, strategy, directory):
     Checkpoints are in the folder `directory`. Raises UserError if a checkpoint
     there, or --init_checkpoint, does not fit the settings or the data.
     """
-    clock = Clock(config.batch_size)
     latest = latest_valid(directory, config.model, quarantine=strategy.is_first)
+    before = latest.run_settings if latest else {}
+    clock = Clock(config.batch_size, before.get("seconds", 0.0))
+    run_id = before.get("id", uuid.uuid4().hex)
     given = resolve.inherit(config, latest) if latest else config
     config, recorded = resolve.with_defaults(given), resolve.recorded(given)
     if config.eval_every and strategy.count > 1:
@@ -108,10 +114,11 @@ def start(config, strategy, directory):
             f"--batch_size={config.batch_size} cannot be split over "
             f"{strategy.count} devices"
         )
-    if not (latest or config.init_checkpoint):
+    row = find_model(config.model)
+    if row.pretrained and not (latest or config.init_checkpoint):
         # Before the images, whose reading may take long.
         hparams = Architecture.from_config(config, None, 1).hparams
-        find_model(config.model).classifier.check_initial_weights(hparams)
+        row.classifier.check_initial_weights(hparams)
     pipeline = registry.load(config, train=True)
     spec = pipeline.spec
     architecture = Architecture.from_config(
@@ -130,79 +137,16 @@ def start(config, strategy, directory):
     with strategy.scope():
         # Weights, their gradients and Adam's moments.
         model = architecture.build(seed=config.seed, copies=4)
-        run = Run(config, recorded, pipeline, architecture, model, clock)
+        run = Run(
+            config, recorded, run_id, pipeline, architecture, model, clock
+        )
         if latest:  # 1. Resume the training of this folder.
             compile_model(model, config.max_steps)
-            _resume(run, latest)
+            resume(run, latest)
         elif config.init_checkpoint:  # 2. Start from another training.
-            _initialize(run)
+            initialize(run)
         else:  # 3. Start with new weights.
-            model.load_initial_weights()
+            if row.pretrained:
+                model.load_initial_weights()
             compile_model(model, config.max_steps)
     return run
-
-
-def _resume(run, latest):
-    """Loads the newest checkpoint; notes settings that differ from it."""
-    config, spec = run.config, run.pipeline.spec
-    dataset = latest.run_settings.get("dataset") or config.dataset
-    saved, mine = latest.architecture, run.architecture
-    reason = None
-    if dataset != config.dataset:
-        reason = "it is of another --dataset"
-    elif saved.num_targets != mine.num_targets:
-        reason = "it is of another --num_targets"
-    elif not latest.has_optimizer_state:
-        reason = "it has no optimizer state"
-    elif (saved.hparams.ema > 0) != (mine.hparams.ema > 0):
-        reason = "only one has `ema`"
-    elif not latest.can_continue(run.model):
-        reason = "other weights are trained now"
-    if reason:
-        raise UserError(
-            f"{latest.path} cannot be resumed: {reason}; choose another "
-            "--summary_dir, and --init_checkpoint to start from its weights"
-        )
-    latest.check_same_data(config, spec)
-    if latest.step > config.max_steps:
-        raise UserError(
-            f"{latest.path} is beyond --max_steps={config.max_steps}"
-        )
-    latest.load(run.model, mine)
-    print(f"Resuming from {latest.path}")
-    run.step, run.latest = latest.step, latest
-    seconds = latest.run_settings.get("seconds", 0.0)
-    run.clock = Clock(config.batch_size, seconds)
-    before = dataclasses.asdict(saved.hparams) | latest.run_settings
-    now = dataclasses.asdict(mine.hparams)
-    now |= run.checkpoint(run.step).run_settings
-    if now["schedule"] == "exponential":  # it does not depend on max_steps
-        before.pop("max_steps", None)
-    for name, value in now.items():
-        if before.get(name, value) != value:
-            print(f"Note: {name} was {before[name]} and is now {value}")
-
-
-def _initialize(run):
-    """Compiles the model, loads `init_checkpoint`, and takes its step.
-
-    Without the optimizer's state of the weights trained now, the training
-    starts at step 0, as Adam corrects its moments for the number of steps.
-    """
-    config, model = run.config, run.model
-    source = open_checkpoint(config.init_checkpoint, config.model)
-    source.check_same_data(config, run.pipeline.spec)
-    if config.init_weights_only or not source.can_continue(model):
-        source.load(model, run.architecture)
-        compile_model(model, config.max_steps)
-    else:
-        compile_model(model, config.max_steps)
-        source.load(model, run.architecture)
-        run.step = source.step
-    model.optimizer.iterations.assign(run.step)
-    if run.step >= config.max_steps:
-        raise UserError(
-            f"{source.path} starts at step {run.step}; give a larger "
-            "--max_steps or --init_weights_only"
-        )
-    print(f"Starting from {source.path} at step {run.step}")

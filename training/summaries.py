@@ -9,8 +9,8 @@ import tensorflow as tf
 from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.plugins.hparams import api as hparams_api
 
-from common.errors import writing
-from common.files import atomic_write, complete_rows, write_file
+from common.errors import user_errors
+from common.files import atomic_write, complete_rows
 from resolve import RECORDED
 
 
@@ -22,20 +22,20 @@ class SummaryWriter:
         # A damaged file is an error now, not after the first training steps.
         path = self._directory / "curve.csv"
         self._curve = Curve(path) if path.exists() else None
-        with writing(directory):
+        with user_errors(f"{directory}: cannot write"):
             self._writer = tf.summary.create_file_writer(str(directory))
 
     @contextlib.contextmanager
-    def writing(self):
+    def open(self):
         """A context in which `tf.summary` writes to the directory."""
-        with writing(self._directory):
+        with user_errors(f"{self._directory}: cannot write"):
             with self._writer.as_default():
                 yield
             self._writer.flush()
 
     def scalars(self, values, step):
         """Writes values by tag, and any loss and accuracy to curve.csv."""
-        with self.writing():
+        with self.open():
             for tag, value in values.items():
                 tf.summary.scalar(tag, value, step)
         if {"loss", "accuracy"} <= values.keys():
@@ -71,7 +71,7 @@ class SummaryWriter:
     def image(self, tag, png, step):
         """Writes a picture; `png` is the content of a PNG file, as bytes."""
         image = tf.io.decode_png(png, channels=3)
-        with self.writing():
+        with self.open():
             tf.summary.image(tag, image[tf.newaxis], step)
 
 
@@ -80,20 +80,25 @@ class Curve:
 
     def __init__(self, path):
         self._path = path
-        rows = complete_rows(path, 3) if path.exists() else []
+        kinds = int, float, float
+        rows = complete_rows(path, *kinds) if path.exists() else []
         self._rows = {int(row.partition(",")[0]): row for row in rows}
         self._rewrite()
 
     def _rewrite(self):
         self._rows = dict(sorted(self._rows.items()))
         lines = ["step,loss,accuracy", *self._rows.values()]
-        write_file(self._path, "".join(f"{line}\n" for line in lines))
+        with atomic_write(self._path, replace=True) as partial:
+            partial.write_text("".join(f"{line}\n" for line in lines))
 
     def add(self, step, loss, accuracy):
         is_next = step > next(reversed(self._rows), -1)
         self._rows[step] = f"{step},{loss:.6g},{accuracy:.6g}"
         if is_next:
-            with writing(self._path), self._path.open("a") as file:
+            with (
+                user_errors(f"{self._path}: cannot write"),
+                self._path.open("a") as file,
+            ):
                 file.write(f"{self._rows[step]}\n")
         else:
             self._rewrite()

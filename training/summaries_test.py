@@ -1,15 +1,19 @@
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from tensorboard.plugins.hparams import metadata
 
+from common.errors import UserError
 from input_data import keys
 from models.architecture import Architecture
 from models.table import find_model
-from testing.events import events_of
+from testing import untrained
+from testing.events import events_of, scalars
 from testing.untrained import DIGITS
 from training import summaries, verbose_summaries
 from training.checkpoint import Checkpoint
+from training.tf1_checkpoint import tf1_name
 
 
 def written(folder, write):
@@ -44,6 +48,40 @@ def test_histograms_equal_those_of_tensorflow(tmp_path, shape):
         return
     np.testing.assert_allclose(ours[:, :2], theirs[:, :2], atol=1e-6)
     np.testing.assert_array_equal(ours[:, 2], theirs[:, 2])
+
+
+def test_statistics_of_weights_and_activations(tmp_path):
+    network, _ = untrained.small()
+    images = np.random.default_rng(0).uniform(size=(3, 28, 28, 1))
+    writer = summaries.SummaryWriter(tmp_path)
+    writer.layers(network, images.astype("float32"), step=4)
+    found = scalars(tmp_path)
+    for weight in network.trainable_weights:
+        values = keras.ops.convert_to_numpy(weight)
+        expected = values.mean(), values.std(), values.min(), values.max()
+        for name, value in zip(
+            ("mean", "stddev", "min", "max"), expected, strict=True
+        ):
+            tag = f"{tf1_name(weight)}/{name}"
+            assert found[tag][4] == pytest.approx(value, abs=1e-6)
+    activations = network.activations(images.astype("float32"))
+    shares = []
+    for name, tensor in activations.items():
+        share = (keras.ops.convert_to_numpy(tensor) == 0).mean()
+        assert found[f"{name}/sparsity"] == {4: pytest.approx(share)}
+        shares.append(share)
+    assert any(0 < share < 0.4 or share > 0.6 for share in shares)
+
+
+def test_loss_and_accuracy_go_to_the_curve(tmp_path):
+    writer = summaries.SummaryWriter(tmp_path)
+    writer.scalars({"learning_rate": 0.5}, 5)
+    assert not (tmp_path / "curve.csv").exists()
+    writer.scalars({"loss": 3.0, "accuracy": 0.25}, 10)
+    lines = (tmp_path / "curve.csv").read_text().splitlines()
+    assert lines == ["step,loss,accuracy", "10,3,0.25"]
+    expected = {"learning_rate": {5: 0.5}, "loss": {10: 3}}
+    assert scalars(tmp_path) == {**expected, "accuracy": {10: 0.25}}
 
 
 def test_settings_are_on_the_hparams_page(tmp_path):
@@ -81,6 +119,14 @@ def test_curves_replace_repeated_steps(tmp_path):
         "30,0.0333333,0.5",
         "40,0.125,1",
     ]
+
+
+def test_an_edited_curve_is_an_error(tmp_path):
+    path = tmp_path / "curve.csv"
+    path.write_text("step,loss,accuracy\n10,0.1,high\n20,0.1,0.5\n")
+    with pytest.raises(UserError, match=r"curve\.csv: .*high"):
+        summaries.Curve(path)
+    assert "20,0.1" in path.read_text()
 
 
 def test_reconstructions_stand_under_their_targets(tmp_path):

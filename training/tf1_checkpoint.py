@@ -17,7 +17,7 @@ import pathlib
 import types
 
 from common import flags, load_backend
-from common.errors import UserError, reading
+from common.errors import UserError, user_errors
 from common.files import make_folder
 from common.flags import field
 from config import MODEL_NAMES
@@ -47,7 +47,7 @@ class Tf1Checkpoint:
         import tensorflow as tf
 
         self.path = pathlib.Path(path)
-        with reading(path):
+        with user_errors(path):
             self._reader = tf.train.load_checkpoint(str(path))
             self._shapes = self._reader.get_variable_to_shape_map()
             self.step = int(self._reader.get_tensor(STEP))
@@ -78,7 +78,7 @@ class Tf1Checkpoint:
 
             moments = [adam_moments(optimizer, v) for v in variables]
             parts |= dict(zip(_SLOTS, zip(*moments, strict=True), strict=True))
-        with reading(self.path):
+        with user_errors(self.path):
             for suffix, part in parts.items():
                 for name, variable in zip(names, part, strict=True):
                     value = self._reader.get_tensor(name + suffix)

@@ -104,7 +104,7 @@ class Trainer(keras.callbacks.Callback):
     def _fit(self):
         config, run = self._config, self._run
         pipeline = run.pipeline
-        if self._strategy.count == 1:
+        if self.model.row.pretrained and self._strategy.count == 1:
             folder = make_folder(config.features_dir or config.summary_dir)
             pipeline = self.model.training_data(pipeline, config.seed, folder)
         batches = pipeline.training_batches(

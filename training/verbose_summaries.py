@@ -15,7 +15,7 @@ _NUM_IMAGES = 10
 def write_layers(writer, model, images, step):
     """Writes statistics of each weight and of each layer's output."""
     activations = model.activations(images)
-    with writer.writing():
+    with writer.open():
         for weight in model.trainable_weights:
             values = _to_numpy(weight)
             tag = tf1_name(weight)
@@ -48,7 +48,7 @@ def write_reconstructions(writer, model, x, y, step):
         return
     both = np.concatenate(columns, axis=2)[:_NUM_IMAGES]
     pictures = np.stack([to_rgb(image) for image in both])
-    with writer.writing():
+    with writer.open():
         tf.summary.image("reconstruction", pictures, step, _NUM_IMAGES)
 
 

@@ -19,8 +19,8 @@ from tensorboard.plugins.projector import ProjectorConfig
 from common.errors import UserError
 from config import EVAL_BATCH_SIZE
 from visualization import drawing
-from visualization.drawing import image_grid, png, to_rgb, two_colors
-from visualization.trained_model import covered_part
+from visualization.drawing import image_grid, png, to_rgb
+from visualization.trained_model import covered_part, two_colors
 
 OFFSETS = np.arange(-5, 6) * 0.05  # -0.25 to 0.25
 

@@ -38,15 +38,6 @@ def to_rgb(image):
     return np.repeat(side_by_side[..., None], 3, axis=-1)
 
 
-def two_colors(first, second):
-    """Merges images [H, W, C] to [H, W, 3]: `first` magenta, `second` green.
-
-    With color blindness, the red and green of the paper's figure 5 look alike.
-    """
-    magenta, green = first.mean(axis=-1), second.mean(axis=-1)
-    return np.stack([magenta, green, magenta], axis=-1)
-
-
 def make_grid(images, columns, title, titles, labels=(), wrong=()):
     """A `Figure` with rows of `columns` images, and the array of its `Axes`.
 
@@ -89,21 +80,6 @@ def make_logarithmic(axis, subs=(1, 2, 3, 5, 7)):
     axis.set_major_locator(LogLocator(subs=subs))
     axis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
     axis.set_minor_formatter(NullFormatter())
-
-
-# Eight colors that color-blind readers can tell apart (Okabe and Ito 2008, with
-# gray for yellow), and sixteen markers, for print.
-_COLORS = "#000000 #e69f00 #56b4e9 #009e73 #808080 #0072b2 #d55e00 #cc79a7"
-_MARKERS = "os^DvPX*<>ph+x1|"
-
-
-def distinguish_lines(axes):
-    """Gives up to 16 lines different colors, markers and dashes."""
-    axes.set_prop_cycle(
-        color=2 * _COLORS.split(),
-        marker=list(_MARKERS),
-        linestyle=8 * ["-"] + 8 * ["--"],
-    )
 
 
 class Picture(bytes):

@@ -6,7 +6,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from testing.pictures import assert_images, cells
-from visualization import drawing
+from visualization import drawing, trained_model
 
 RNG = np.random.default_rng(0)
 
@@ -30,7 +30,7 @@ def test_values_outside_0_and_1_are_scaled(values):
 
 def test_the_first_of_two_objects_is_magenta_the_second_green():
     first, second = RNG.uniform(size=(2, 4, 5, 2))
-    found = drawing.two_colors(first, second)
+    found = trained_model.two_colors(first, second)
     for channel, image in enumerate((first, second, first)):
         np.testing.assert_allclose(found[..., channel], image.mean(axis=-1))
 

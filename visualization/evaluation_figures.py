@@ -78,7 +78,7 @@ def learning_curve_png(summary_dir):
     both = figure.subplots(1, 2)
     for path in sorted(summary_dir.glob("*/curve.csv")):
         part = path.parent.name
-        rows = complete_rows(path, 3)
+        rows = complete_rows(path, int, float, float)
         if not rows:
             continue
         steps, *values = np.genfromtxt(rows, delimiter=",", ndmin=2).T

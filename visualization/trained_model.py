@@ -106,6 +106,15 @@ class TrainedModel:
         return keras.ops.convert_to_numpy(images)
 
 
+def two_colors(first, second):
+    """Merges images [H, W, C] to [H, W, 3]: `first` magenta, `second` green.
+
+    With color blindness, the red and green of the paper's figure 5 look alike.
+    """
+    magenta, green = first.mean(axis=-1), second.mean(axis=-1)
+    return np.stack([magenta, green, magenta], axis=-1)
+
+
 def covered_part(model, size):
     """The part of an image that a map of couplings covers.
 

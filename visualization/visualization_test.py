@@ -22,8 +22,8 @@ from testing.pictures import assert_images, cells
 from testing.small_models import small_model
 from testing.tiny_files import NUM_TEST, write_arrays
 from visualization import capsule_figures
-from visualization.drawing import to_rgb, two_colors
-from visualization.trained_model import TrainedModel, covered_part
+from visualization.drawing import to_rgb
+from visualization.trained_model import TrainedModel, covered_part, two_colors
 
 NUM_EXAMPLES = 130
 

@@ -6,7 +6,7 @@ import pathlib
 
 import numpy as np
 
-from common.errors import UserError, reading
+from common.errors import UserError, user_errors
 from input_data.files import find_file, open_file
 from input_data.images import labeled_images, make_pipeline, to_integers
 from input_data.registry import Split, select
@@ -47,7 +47,7 @@ def read_arrays(data_dir, training):
     images, labels = _rows(path, images), _read_labels(folder, part)
     names_path, names = folder / "class_names.txt", None
     if os.path.lexists(names_path):
-        with reading(find_file(folder, names_path.name)):
+        with user_errors(find_file(folder, names_path.name)):
             lines = names_path.read_text("utf-8-sig").rstrip().splitlines()
         names, num_classes = [line.strip() for line in lines], len(lines)
         if len(set(names)) < num_classes:

@@ -9,7 +9,7 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 
-from common.errors import reading
+from common.errors import user_errors
 from input_data.augmentation import distort_colors, random_crop, random_flip
 from input_data.datasets import tfds_images
 from input_data.files import find_file
@@ -53,7 +53,7 @@ def read_files(folder, training):
     batches = []
     for name in names if training else ["test_batch"]:
         path = find_file(folder, f"{name}.bin")
-        with reading(path):
+        with user_errors(path):
             # Unlike `np.fromfile`, it refuses an empty file.
             content = np.memmap(path, np.uint8, "r")
             batches.append(content.reshape(-1, _RECORD_BYTES))

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from common.errors import UserError, printable, reading
+from common.errors import UserError, user_errors
 from input_data.files import (
     DECODING_THREADS,
     decode_image,
@@ -128,11 +128,11 @@ def _report(classes, files, held_out, purpose):
     )
     parts = [f"{name} {counts[name]} of {totals[name]}" for name in classes]
     few = [c for c in classes if not 0.1 <= counts[c] / (totals[c] or 1) < 1]
-    print(printable(f"Held out for {purpose}: {', '.join(parts)}"), flush=True)
+    print(f"Held out for {purpose}: {', '.join(parts)}", flush=True)
     if few:
         print(
-            "Warning: this is less than a tenth, or all, of "
-            f"{printable(', '.join(few))}: add images, or try another --seed",
+            f"Warning: this is less than a tenth, or all, of {', '.join(few)}: "
+            "add images, or try another --seed",
             flush=True,
         )
 
@@ -148,7 +148,7 @@ def _key(path, root):
 
 
 def _folders(root):
-    with reading(root):
+    with user_errors(root):
         return sorted(
             path
             for path in root.iterdir()
@@ -222,7 +222,7 @@ def _images(root, files, config):
             )
 
     def decode(path):
-        with reading(path):
+        with user_errors(path):
             image = decode_image(path.read_bytes(), path, color)
             file_mark(path, marks.get(path))
             if size is not None:

@@ -14,7 +14,7 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 
-from common.errors import UserError, reading
+from common.errors import UserError, user_errors
 from common.files import make_folder, remove_partial
 from input_data.augmentation import distort_colors, random_crop
 from input_data.datasets import tfds_images
@@ -88,7 +88,7 @@ def read_records(path):
         "meta": tf.io.FixedLenFeature((4,), tf.int64),
     }
     batches = []
-    with reading(path):
+    with user_errors(path):
         for records in tf.data.TFRecordDataset(str(path)).batch(_BATCH_SIZE):
             values = tf.io.parse_example(records, spec)
             pixels = tf.io.decode_raw(values["image_raw"], tf.uint8).numpy()

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from common.errors import UserError, reading
+from common.errors import UserError, user_errors
 from common.files import atomic_write, make_folder
 from input_data import stored
 from input_data.files import DECODING_THREADS
@@ -64,7 +64,7 @@ def read_smallnorb(training):
     elevation, azimuth, lighting.
     """
     builder = _open("smallnorb")
-    with reading(builder.data_dir):
+    with user_errors(builder.data_dir):
         dataset = builder.as_dataset(split="train" if training else "test")
         arrays = _arrays(dataset)
     images = np.stack([arrays["image"], arrays["image2"]], axis=1)
@@ -80,11 +80,11 @@ def _open(name, data_dir=None):
     import tensorflow_datasets as tfds
 
     logging.set_verbosity(logging.ERROR)  # TFDS warns of sets to download.
-    with reading(f"--dataset=tfds:{name}"):
+    with user_errors(f"--dataset=tfds:{name}"):
         builder = tfds.builder(name, data_dir=data_dir, try_gcs=False)
         if builder.is_prepared():
             return builder
-    with reading(f"TFDS cannot download {name} (add --data_dir?)"):
+    with user_errors(f"TFDS cannot download {name} (add --data_dir?)"):
         # Without a network TFDS tries for minutes. Any answer proves a network.
         with contextlib.suppress(urllib.error.HTTPError):
             urllib.request.urlopen(_PROBE_URL, timeout=_PROBE_SECONDS).close()
@@ -98,7 +98,7 @@ def _read(builder, split_name, image_size=None, method=None, folder=None):
     Large sets stay on disk: those in ArrayRecord files are read by index, of
     others a decoded copy is written to `folder`.
     """
-    with reading(builder.data_dir):
+    with user_errors(builder.data_dir):
         features = builder.info.features
         if not {"image", "label"} <= set(features):
             raise UserError(f"tfds:{builder.name} has no image with a label")
@@ -157,7 +157,7 @@ def _rows_by_index(builder, split_name, shape, fit, depends_on):
 
     def stored_rows(shape, dtype, convert):
         def read(rows):
-            with reading(builder.data_dir):
+            with user_errors(builder.data_dir):
                 examples = source.__getitems__(rows.tolist())
                 return np.array(list(pool.map(convert, examples)))
 

@@ -18,7 +18,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
 from absl import app, flags
 
-from common.errors import UserError, exit_on_user_error, reading
+from common.errors import UserError, exit_on_user_error, user_errors
 from common.flags import define, settings_of
 from input_data.mnist.mnist_shift import Job
 
@@ -47,7 +47,7 @@ def main(argv):
 
 
 def _parse_flags(argv):
-    with reading("flags"):
+    with user_errors("flags"):
         return flags.FLAGS(argv, known_only=True)
 
 

@@ -1,0 +1,56 @@
+"""Losses of single models, see `table.Model`."""
+
+import math
+
+from keras import ops
+
+import layers
+
+# DeepCaps' weight of absent classes, m+ and m- of the margin loss.
+DEEPCAPS_MARGINS = (0.5, 0.9, 0.1)
+DEEPCAPS_HARD_MARGINS = (0.8, 0.95, 0.05)
+
+
+def cross_entropy(labels, scores, step, hparams):
+    """The cross-entropy; the scores are probabilities."""
+    # The bound keeps the loss finite where probabilities underflow.
+    logarithms = ops.log(ops.maximum(scores, 1e-30))
+    return -ops.sum(labels * logarithms, axis=-1)
+
+
+def su_margins(labels, scores, step, hparams):
+    """J. Su's loss: a mean over the classes.
+
+    It is the mean of
+
+      y * max(0, 0.9 - p)^2 + 0.25 * (1 - y) * max(0, p - 0.1)^2
+
+    where y is the label and p the score of a class. The paper has 0.5 in place
+    of 0.25.
+    """
+    return 2.0 * layers.margin_loss(labels, scores, absent_weight=0.25)
+
+
+def summed_margins(labels, scores, step, hparams):
+    """Equation 4 of Sabour et al. 2017: a sum, not half the mean."""
+    return 2.0 * labels.shape[-1] * layers.margin_loss(labels, scores)
+
+
+def deepcaps_margins(labels, scores, step, hparams):
+    """`summed_margins`, optionally with hard margins."""
+    is_hard = hparams.hard_margins
+    margins = DEEPCAPS_HARD_MARGINS if is_hard else DEEPCAPS_MARGINS
+    return 2.0 * labels.shape[-1] * layers.margin_loss(labels, scores, *margins)
+
+
+def mean_squared_error(images, reconstructions, weight):
+    """`weight` * mean squared error of a pixel."""
+    loss = layers.reconstruction_loss(images, reconstructions, weight)
+    return loss / math.prod(images.shape[1:])
+
+
+def squared_error_like_mnist(images, reconstructions, weight):
+    """784 * `weight` * mean squared error of a pixel."""
+    scale = 28 * 28 / math.prod(images.shape[1:])
+    loss = layers.reconstruction_loss(images, reconstructions, weight)
+    return scale * loss

@@ -114,23 +114,22 @@ def test_test_images_and_files(client):
 
 
 @pytest.mark.parametrize(
-    ("headers", "status"),
+    ("header", "values", "status"),
     [
-        ({}, 200),
-        ({"Origin": "http://127.0.0.1:7860"}, 200),
-        ({"Host": "localhost:7860"}, 200),
-        ({"Host": "192.168.1.2:7860"}, 200),
-        ({"Origin": "http://evil.example"}, 403),
-        ({"Origin": "null"}, 403),
-        ({"Host": "evil.example:7860"}, 403),
+        ("Origin", ["http://127.0.0.1:7860"], 200),
+        ("Host", ["localhost:7860", "192.168.1.2:7860"], 200),
+        ("Origin", ["http://evil.example", "null"], 403),
+        ("Host", ["evil.example:7860"], 403),
     ],
 )
-def test_other_web_pages_are_refused(client, headers, status):
-    response = client.post("/drawing", content=digit(), headers=headers)
-    assert response.status_code == status
+def test_other_web_pages_are_refused(client, header, values, status):
+    for value in values:
+        headers = {header: value}
+        response = client.post("/drawing", content=digit(), headers=headers)
+        assert response.status_code == status
 
 
-def test_bad_requests(client):
+def test_bad_requests(client, monkeypatch):
     assert client.post("/reconstruction", content=b"{").status_code == 400
     for query in (
         *("file", "file?nam=x", "file?name=a&x=1", "file?name=a&body=1"),
@@ -143,9 +142,6 @@ def test_bad_requests(client):
     Image.new("1", (8000, 8000)).save(large, "PNG")
     answer = client.post("/file?name=x", content=large.getvalue())
     assert (answer.status_code, "exceeds" in answer.text) == (400, True)
-
-
-def test_bodies_are_limited(client, monkeypatch):
     monkeypatch.setattr(server, "MAX_BODY_BYTES", 3)
     assert client.post("/drawing", content=b"long").status_code == 400
 
@@ -179,7 +175,7 @@ def test_networks_without_data_or_decoder(tmp_path):
 def test_the_part_of_the_image_that_couplings_cover(fields, size, expected):
     names = ("top", "left", "height", "width")
     box = dict(zip(names, expected, strict=True))
-    model = mock.Mock(receptive_field=lambda _: fields)
+    model = mock.Mock(receptive_field=lambda: fields)
     assert covered_part(model, size) == pytest.approx(box)
 
 
@@ -193,12 +189,10 @@ def browser(tmp_path):
 
     options = webdriver.ChromeOptions()
     options.binary_location = shutil.which("chromium")
-    for flag in (
-        *("headless", "no-sandbox", "disable-gpu", "disable-quic"),
-        *("no-first-run", "disable-background-networking", "disable-sync"),
-        *("disable-component-update", f"user-data-dir={tmp_path}/profile"),
-        "window-size=1200,1000",
-    ):
+    flags = "headless no-sandbox disable-gpu disable-quic no-first-run "
+    flags += "disable-background-networking disable-sync "
+    flags += "disable-component-update window-size=1200,1000"
+    for flag in (*flags.split(), f"user-data-dir={tmp_path}/profile"):
         options.add_argument(f"--{flag}")
     service = webdriver.ChromeService(shutil.which("chromedriver"))
     driver = webdriver.Chrome(options, service)

@@ -11,25 +11,19 @@ def trained(**training):
     return Checkpoint(0, None, training, path="x")
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
+def test_a_checkpoint_supplies_what_was_not_given():
+    training = {"dataset": "mnist", "pad": 4, "distort": True, "seed": 3}
+    training["viewpoints"] = "azimuth"
+    for given, expected in (
         ({}, {"dataset": "mnist", "pad": 4, "distort": True}),
         ({"pad": 0}, {"dataset": "mnist", "pad": 0, "distort": True}),
         ({"dataset": "mnist"}, {"dataset": "mnist", "pad": 4}),
         ({"dataset": "svhn"}, {"dataset": "svhn", "pad": None}),
-        ({}, {"viewpoints": "azimuth"}),
+        ({}, {"viewpoints": "azimuth", "seed": 0}),
         ({"viewpoints": "elevation"}, {"viewpoints": "elevation"}),
-    ],
-)
-def test_a_checkpoint_supplies_what_was_not_given(given, expected):
-    training = {"dataset": "mnist", "pad": 4, "distort": True, "seed": 3}
-    inherited = inherit(
-        Config(**given), trained(**training, viewpoints="azimuth")
-    )
-    for name, value in expected.items():
-        assert getattr(inherited, name) == value
-    assert inherited.seed == 0
+    ):
+        inherited = inherit(Config(**given), trained(**training))
+        assert {n: getattr(inherited, n) for n in expected} == expected
 
 
 @pytest.mark.parametrize("name", ["huggingface:mnist", "kaggle:a/b:1.0.0"])
@@ -49,24 +43,19 @@ def test_a_checkpoint_of_the_digits_supplies_nothing_for_files():
     assert with_defaults(Config()).dataset == "digits"
 
 
-@pytest.mark.parametrize(
-    ("given", "shift", "pad"),
-    [
-        ({}, 2, 0),
-        ({"dataset": "svhn"}, 0, 0),
-        ({"augment": True}, 0, 0),
+def test_shift_and_pad_by_default():
+    pairs = {"num_targets": 2}
+    for given, shift, pad in (
+        *(({}, 2, 0), ({"dataset": "svhn"}, 0, 0), ({"augment": True}, 0, 0)),
         ({"augment": True, "shift": 3, "pad": 1}, 3, 1),
-        ({"num_targets": 2}, 4, 4),
-        ({"num_targets": 2, "shift": 0, "pad": 0}, 0, 0),
-        ({"num_targets": 2, "pairs": "below", "train": False}, 4, 0),
+        *((pairs, 4, 4), ({**pairs, "shift": 0, "pad": 0}, 0, 0)),
+        ({**pairs, "pairs": "below", "train": False}, 4, 0),
         # Record files of images that are shifted and padded.
-        ({"num_targets": 2, "data_dir": "pairs@10"}, 0, 0),
-    ],
-)
-def test_shift_and_pad_by_default(given, shift, pad):
-    config = with_defaults(Config(**given))
-    assert (config.shift, config.pad) == (shift, pad)
-    assert (config.color, config.distort, config.model) == (False, 0, "capsule")
+        ({**pairs, "data_dir": "pairs@10"}, 0, 0),
+    ):
+        config = with_defaults(Config(**given))
+        assert (config.shift, config.pad, config.color) == (shift, pad, False)
+        assert (config.distort, config.model) == (False, "capsule")
 
 
 def test_an_evaluation_is_of_the_network_of_the_checkpoint():

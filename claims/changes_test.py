@@ -63,12 +63,8 @@ def interpolated(image, y, x):
 @pytest.mark.parametrize(
     ("name", "severity"),
     [
-        ("rotate", 75),
-        ("rotate", 90),
-        ("rotate", 180),
-        ("scale", 0.65),
-        ("scale", 1.3),
-        ("shear", 0.4),
+        *(("rotate", 75), ("rotate", 90), ("rotate", 180)),
+        *(("scale", 0.65), ("scale", 1.3), ("shear", 0.4)),
     ],
 )
 @pytest.mark.parametrize("height", [7, 16, 20, 31, 40, 60, 64])

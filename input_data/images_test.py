@@ -81,15 +81,6 @@ def test_expanded_mnist_is_40_by_40_and_tests_are_in_the_middle():
     )
 
 
-def test_distort_crops_in_training_and_in_testing():
-    pipeline = digits(distort=True, eval_size=9)
-    assert pipeline.spec.shape == keys.ImageShape(24, 24, 1, 10)
-    trained = batches(pipeline, 5, 0, 1)
-    for x, y in [*trained, *pipeline.evaluation_batches(7)]:
-        assert x[keys.IMAGES].shape[1:] == (24, 24, 1)
-        np.testing.assert_array_equal(x[keys.IMAGES], y[keys.RECONS])
-
-
 @pytest.mark.parametrize("changes", [{"augment": True}, {"crop_area": 0.5}])
 def test_training_images_alone_change(changes):
     both = digits(shift=0, **changes), digits(shift=0)
@@ -139,29 +130,22 @@ def test_numbers_and_names_of_own_data_are_plain():
 
 
 @pytest.mark.parametrize(
-    ("changed", "message"),
+    ("message", "changed", "values"),
     [
-        ({"num_classes": 2.5}, "num_classes"),
-        ({"num_classes": "3"}, "num_classes"),
-        ({"num_classes": None}, "num_classes"),
-        ({"num_classes": 2}, "labels"),
-        ({"class_names": ("a", "b")}, "3 different"),
-        ({"class_names": ("a", "b", "a")}, "3 different"),
-        ({"class_names": ("a", "caf\u00e9", "cafe\u0301")}, "3 different"),
-        ({"class_names": ("a", "b", "")}, "3 different"),
-        ({"class_names": ("a", "b", "c\x1b[2J")}, r"c\\x1b\[2J"),
-        ({"class_names": (1, 2, 3)}, "class names"),
-        ({"class_names": (b"a", b"b", b"c")}, "class names"),
-        ({"class_names": 3}, "class names"),
-        ({"labels": [0.9, 1, 2]}, "integers"),
-        ({"labels": [np.nan, 1, 2]}, "integers"),
-        ({"labels": ["0", "1", "2"]}, "own"),
-        ({"labels": [None, 1, 2]}, "own"),
-        ({"labels": [[0.5, 0, 0]] * 3}, "integers"),
+        ("num_classes", "num_classes", [2.5, "3", None]),
+        ("labels", "num_classes", [2]),
+        ("3 different", "class_names", ["ab", "aba", ("a", "b", "")]),
+        ("3 different", "class_names", [("a", "caf\u00e9", "cafe\u0301")]),
+        (r"c\\x1b\[2J", "class_names", [("a", "b", "c\x1b[2J")]),
+        ("class names", "class_names", [(1, 2, 3), (b"a", b"b", b"c"), 3]),
+        ("integers", "labels", [[0.9, 1, 2], [np.nan, 1, 2]]),
+        ("integers", "labels", [[[0.5, 0, 0]] * 3]),
+        ("own", "labels", [["0", "1", "2"], [None, 1, 2]]),
     ],
 )
-def test_unsuitable_own_data_are_refused(changed, message):
+def test_unsuitable_own_data_are_refused(changed, values, message):
     arguments = {"images": np.zeros((3, 8, 8), "uint8"), "labels": [0, 1, 2]}
-    arguments |= {"num_classes": 3, **changed}
-    with pytest.raises(UserError, match=message):
-        labeled_images("own", **arguments)
+    for value in values:
+        wrong = arguments | {"num_classes": 3, changed: value}
+        with pytest.raises(UserError, match=message):
+            labeled_images("own", **wrong)

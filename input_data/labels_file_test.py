@@ -34,34 +34,28 @@ def test_two_forms(tmp_path, text):
         assert read(tmp_path, text, name) == (["cat", "dog"], BOTH)
 
 
-@pytest.mark.parametrize(
-    ("text", "classes", "first"),
-    [
+def test_classes(tmp_path):
+    for text, classes, first in (
         ("file,label\n1.png,0\n2.png,1\n3.png,7", ["0", "1", "7"], ["0"]),
         ("file,dog,cat\n1.png,0,1\n2.png,0,0", ["cat", "dog"], ["cat"]),
         (f"file,label\n1.png,{NFD}\n2.png,{NFC}", [NFC], [NFC]),
         (f"file,{NFD},b\n1.png,1,0", ["b", NFC], [NFC]),
         ('file,label\n"1,.png","cat, big"', ["cat, big"], ["cat, big"]),
         ("file\n1.png", [], []),
-    ],
-)
-def test_classes(tmp_path, text, classes, first):
-    found, labels = read(tmp_path, text)
-    assert (found, next(iter(labels.values()))) == (classes, first)
+    ):
+        found, labels = read(tmp_path, text)
+        assert (found, next(iter(labels.values()))) == (classes, first)
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("", "'file,'"),
-        ("filename,label\n1.png,cat", "'filename,label'"),
-        ("File,Label\n1.png,cat", "'File,Label'"),
-        ("file;label\n1.png;cat", "'file;label'"),
+def test_unsuitable_files_are_named_with_the_row(tmp_path):
+    for text, shown in (
+        *(("", "'file,'"), ("filename,label\n1.png,cat", "'filename,label'")),
+        *(("File,Label\n1.png,cat", "'File,"), ("file;label\n1;cat", "'file;")),
         ("file\tlabel\n1.png\tcat", r"'file\tlabel'"),
         ("file,label\n1.png,cat\n./1.png,dog", "twice"),
         ("file,label\n/etc/x.png,cat", "/etc/x.png"),
         ("file,label\na/../../x.png,cat", "a/../../x.png"),
-        ("file,label\n,cat", "',cat'"),
+        *(("file,label\n,cat", "',cat'"), ("file,label\n1.p,\ud800", "utf-8")),
         ('file,label\n1.png,"cat\n2.png,dog\n3.png,"dog"', "unexpected end"),
         ('file,label\n1.png,cat\n2.png,dog"', "2.png"),
         ('file,label\n1.png,"cat, ""big"""', "quotes"),
@@ -69,13 +63,10 @@ def test_classes(tmp_path, text, classes, first):
         ("file,cat,dog\n1.png,1,0\n2.png,1,", "'2.png,1'"),
         ("file,cat,dog\n1.png,1,0\n2.png,1,0,1", "2.png,1,0,1"),
         ("file,cat,dog\n1.png,1,0\n2.png,dog", "2.png,dog"),
-        ("file,label\n1.png,\ud800", "utf-8"),
-    ],
-)
-def test_unsuitable_files_are_named_with_the_row(tmp_path, text, shown):
-    message = f"labels.csv: .*{re.escape(shown)}"
-    with pytest.raises(UserError, match=message):
-        read(tmp_path, text)
+    ):
+        message = f"labels.csv: .*{re.escape(shown)}"
+        with pytest.raises(UserError, match=message):
+            read(tmp_path, text)
 
 
 def test_a_missing_file_is_none_and_a_dangling_link_is_named(tmp_path):

@@ -37,17 +37,11 @@ def test_capsule_equals_loops(num_capsules, num_routing, leaky, share_weights):
     )
 
 
-def su_capsule(rule="direction", share_weights=True, num_routing=3, **kwargs):
-    return layers.Capsule(
-        3,
-        4,
-        num_routing,
-        share_weights=share_weights,
-        use_bias=False,
-        kernel_initializer="glorot_uniform",
-        rule=layers.RoutingRule(**RULES[rule]),
-        **kwargs,
-    )
+def su_capsule(rule="direction", share_weights=True, num_routing=3):
+    rule = layers.RoutingRule(**RULES[rule])
+    options = {"share_weights": share_weights, "use_bias": False, "rule": rule}
+    options["kernel_initializer"] = "glorot_uniform"
+    return layers.Capsule(3, 4, num_routing, **options)
 
 
 def su_oracle(rule="direction", num_routing=3):
@@ -64,21 +58,15 @@ def su_oracle(rule="direction", num_routing=3):
 @pytest.mark.parametrize(
     ("rule", "share_weights", "num_inputs"),
     [
-        ("direction", True, 5),
-        ("direction", False, 5),
-        ("direction", True, 1),
-        ("squashed", True, 5),
-        ("add", True, 5),
+        *(("direction", True, 5), ("direction", False, 5)),
+        *(("direction", True, 1), ("squashed", True, 5), ("add", True, 5)),
     ],
 )
 def test_other_rules_equal_loops(rule, share_weights, num_inputs, num_routing):
     inputs = RNG.normal(size=(2, num_inputs, 2))
     inputs[0, 1:2] = 0.0
-    check_layer(
-        su_capsule(rule, share_weights, num_routing),
-        inputs,
-        su_oracle(rule, num_routing),
-    )
+    layer = su_capsule(rule, share_weights, num_routing)
+    check_layer(layer, inputs, su_oracle(rule, num_routing))
 
 
 def test_shared_weights_accept_any_number_of_input_capsules():
@@ -91,16 +79,11 @@ def test_shared_weights_accept_any_number_of_input_capsules():
     weights = np.broadcast_to(weights, (3, *weights.shape))
     for num_inputs in (1, 7):
         inputs = RNG.normal(size=(3, num_inputs, 2)).astype("float32")
-        np.testing.assert_allclose(
-            model.predict_on_batch(inputs),
-            su_oracle()(inputs, weights),
-            atol=1e-5,
-        )
-
-
-def test_weights_of_an_unknown_number_of_capsules_are_refused():
+        expected = su_oracle()(inputs, weights)
+        found = model.predict_on_batch(inputs)
+        np.testing.assert_allclose(found, expected, atol=1e-5)
     with pytest.raises(ValueError, match="share_weights=True"):
-        layers.Capsule(3, 4)(keras.Input((None, 2)))
+        layers.Capsule(3, 4)(images)
 
 
 @pytest.mark.parametrize("types", [2, None])
@@ -139,9 +122,8 @@ def test_zero_capsules_are_finite(rule):
 @pytest.mark.parametrize("leaky", [False, True])
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
 def test_couplings_of_a_capsule_layer_equal_loops(policy, leaky, share_weights):
-    layer = layers.Capsule(
-        3, 4, 3, leaky, share_weights=share_weights, dtype=policy
-    )
+    options = {"share_weights": share_weights, "dtype": policy}
+    layer = layers.Capsule(3, 4, 3, leaky, **options)
     inputs = RNG.normal(size=(2, 5, 2))
     layer.build(inputs.shape)
     weights, biases = (RNG.normal(size=w.shape) for w in layer.weights)
@@ -151,10 +133,9 @@ def test_couplings_of_a_capsule_layer_equal_loops(policy, leaky, share_weights):
     _, expected = numpy_oracle.routing_steps(
         votes, np.stack([biases, biases]), 3, leaky
     )
-    couplings = layer.couplings(ops.convert_to_tensor(inputs, "float32"))
-    np.testing.assert_allclose(
-        to_numpy(couplings), expected, atol=1e-5 if policy == "float32" else 0.1
-    )
+    couplings = to_numpy(layer.couplings(inputs.astype("float32")))
+    atol = 1e-5 if policy == "float32" else 0.1
+    np.testing.assert_allclose(couplings, expected, atol=atol)
 
 
 def test_couplings_of_a_convolutional_layer_equal_loops():
@@ -181,12 +162,9 @@ def test_couplings_of_a_convolutional_layer_equal_loops():
 @pytest.mark.parametrize(
     ("num_routing", "leaky", "padding", "strides", "types"),
     [
-        (1, False, "VALID", 1, 1),
-        (1, True, "SAME", 2, 3),
-        (2, False, "SAME", 2, 1),
-        (2, True, "VALID", 1, 3),
-        (3, False, "VALID", 2, 3),
-        (3, True, "SAME", 1, 1),
+        *((1, False, "VALID", 1, 1), (1, True, "SAME", 2, 3)),
+        *((2, False, "SAME", 2, 1), (2, True, "VALID", 1, 3)),
+        *((3, False, "VALID", 2, 3), (3, True, "SAME", 1, 1)),
     ],
 )
 def test_conv_slim_capsule_equals_loops(
@@ -238,8 +216,7 @@ def test_a_custom_rule_routes_and_is_saved(tmp_path):
 @pytest.mark.parametrize(
     ("layer", "shape"),
     [
-        (layers.Capsule(10, 16), (4, 200, 8)),
-        (layers.Capsule(10, 16, leaky=True), (4, 200, 8)),
+        *((layers.Capsule(10, 16, 3, leaky), (4, 200, 8)) for leaky in (0, 1)),
         (layers.ConvSlimCapsule(4, 8, 3, strides=2), (2, 7, 7, 6, 8)),
         (layers.ConvSlimCapsule(8, 8, 3, num_routing=1), (2, 7, 7, 1, 32)),
     ],
@@ -260,9 +237,8 @@ def test_gradients_in_mixed_bfloat16_are_close(layer, shape):
             outputs, _ = copy.stateless_call(list(values), [], x)
             return ops.cast(outputs, "float32")
 
-        value, gradients = value_and_gradients(
-            call, [inputs, *weights], cotangent
-        )
+        arguments = [inputs, *weights]
+        value, gradients = value_and_gradients(call, arguments, cotangent)
         return [value, *gradients]
 
     for mixed, full in zip(run("mixed_bfloat16"), run("float32"), strict=True):

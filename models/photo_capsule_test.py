@@ -69,15 +69,10 @@ def test_weights_of_files(tmp_path):
 
 
 def test_weights_are_missed_before_the_images_are_read(tmp_path):
-    config = Config(
-        model=NAME,
-        dataset="images",
-        data_dir=str(tmp_path / "not_there"),
-        hparams_override="backbone_weights=gone.keras",
-        summary_dir=str(tmp_path),
-    )
+    data = {"dataset": "images", "data_dir": str(tmp_path / "not_there")}
+    data |= {"hparams_override": "backbone_weights=gone.keras", "model": NAME}
     with pytest.raises(UserError, match=r"gone\.keras"):
-        experiment.run(config)
+        experiment.run(Config(summary_dir=str(tmp_path), **data))
 
 
 def test_imagenet_weights_are_downloaded(tmp_path, monkeypatch):
@@ -122,10 +117,9 @@ def test_features_are_those_of_keras_applications(name, module):
     images = keras.Input(IMAGES.shape[1:])
     tensors = layers.networks.photo_capsule(images, 3, backbone=name, types=2)
     backbone = keras.Model(images, tensors["features"])
-    applications = keras.applications
-    network = getattr(applications, name)(
-        include_top=False, weights=None, input_shape=IMAGES.shape[1:]
-    )
+    applications, shape = keras.applications, IMAGES.shape[1:]
+    options = {"include_top": False, "weights": None, "input_shape": shape}
+    network = getattr(applications, name)(**options)
     network.set_weights(backbone.get_weights())
     pixels = getattr(applications, module).preprocess_input(255 * IMAGES)
     expected = ops.convert_to_numpy(network(pixels, training=False))
@@ -142,12 +136,10 @@ def test_features_are_those_of_keras_applications(name, module):
 def test_gray_images_are_repeated():
     gray, color = (small_model(NAME, ImageShape(32, 36, n, 3)) for n in (1, 3))
     gray.backbone.set_weights(color.backbone.get_weights())
+    found = gray.activations(IMAGES[..., :1])["features"]
     repeated = np.repeat(IMAGES[..., :1], 3, axis=-1)
-    np.testing.assert_allclose(
-        gray.activations(IMAGES[..., :1])["features"],
-        color.activations(repeated)["features"],
-        rtol=1e-5,
-    )
+    expected = color.activations(repeated)["features"]
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 @pytest.mark.usefixtures("shallow")
@@ -174,14 +166,9 @@ def settings(tmp_path_factory):
         images = random_images(count, 32, 36, 3)
         np.save(folder / f"x_{part}.npy", images)
         np.save(folder / f"y_{part}.npy", np.arange(count) % 3)
-    return {
-        "model": NAME,
-        "dataset": "arrays",
-        "data_dir": str(folder),
-        "batch_size": 6,
-        "hparams_override": f"types=2,class_atoms=4,views=3,"
-        f"backbone_weights={weights}",
-    }
+    override = f"types=2,class_atoms=4,views=3,backbone_weights={weights}"
+    data = {"dataset": "arrays", "data_dir": str(folder), "batch_size": 6}
+    return {"model": NAME, "hparams_override": override, **data}
 
 
 def train(settings, folder, **values):
@@ -202,9 +189,8 @@ def test_kept_features_train_as_computed_ones(settings, tmp_path, monkeypatch):
         patch.setattr(PhotoModel, "training_data", lambda *data: data[1])
         computed = train(settings, tmp_path / "computed", max_steps=3)
     assert_same_state(kept, computed, rtol=1e-3, atol=1e-5)
-    np.testing.assert_allclose(
-        *(logits(path, settings) for path in (kept, computed)), atol=1e-4
-    )
+    both = (logits(path, settings) for path in (kept, computed))
+    np.testing.assert_allclose(*both, atol=1e-4)
 
 
 @pytest.mark.usefixtures("shallow")

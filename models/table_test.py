@@ -1,5 +1,6 @@
 """Models outside the project: training, resuming and regularizers."""
 
+import dataclasses
 import types
 
 import keras
@@ -53,16 +54,11 @@ TOY = f"{__name__}:TOY_MODEL"
 
 def test_a_model_trains_and_resumes(tmp_path):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
+    settings = {"model": TOY, "hparams_override": "units=3,decay_rate=0.5"}
+    settings |= {"batch_size": 8, "summary_step": 1}
     for folder, max_steps in ((whole, 5), (parts, 2), (parts, 5)):
-        config = Config(
-            model=TOY,
-            hparams_override="units=3,decay_rate=0.5",
-            batch_size=8,
-            summary_step=1,
-            summary_dir=str(folder),
-            max_steps=max_steps,
-        )
-        experiment.run(config)
+        config = Config(summary_dir=str(folder), max_steps=max_steps)
+        experiment.run(dataclasses.replace(config, **settings))
     # The loss sees the true step, also after a resume.
     for folder in (whole, parts):
         cost = scalars(folder / "train")["batch_classification_cost"]
@@ -101,12 +97,8 @@ def test_networks_that_exceed_the_memory_are_not_built(monkeypatch):
 @pytest.mark.parametrize(
     "name",
     [
-        "toys",
-        ":X",
-        ".a:B",
-        "no_such_module:Model",
-        "config:Config",
-        "config:NoSuchClass",
+        *("toys", ":X", ".a:B", "no_such_module:Model"),
+        *("config:Config", "config:NoSuchClass"),
     ],
 )
 def test_unusable_names(name):

@@ -11,8 +11,8 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 from PIL import Image
 
-NUM_TRAIN = 15
-NUM_TEST = 7
+NUM_TRAIN, NUM_TEST = 15, 7
+_COUNTS = {"train": NUM_TRAIN, "test": NUM_TEST}
 
 
 def random_images(count, *shape, seed=0):
@@ -91,7 +91,7 @@ def _idx(array):
 
 def write_arrays(folder):
     """Writes the files of `--dataset=arrays`, with names of the classes."""
-    for name, count in (("train", NUM_TRAIN), ("test", NUM_TEST)):
+    for name, count in _COUNTS.items():
         np.save(folder / f"x_{name}", random_images(count, 20, 18, 2))
         np.save(folder / f"y_{name}", cycling_labels(count, 4))
     (folder / "class_names.txt").write_text("ant\nbee\ncat\ndog\n")
@@ -148,7 +148,7 @@ def mnist_example(labels, images):
 
 def write_norb(folder):
     """Writes the two record files."""
-    for name, count in (("train", NUM_TRAIN), ("test", NUM_TEST)):
+    for name, count in _COUNTS.items():
         path = folder / f"{name}duo.tfrecords"
         images = random_images(count, 2, 96, 96)
         labels = cycling_labels(count, 5).tolist()
@@ -168,7 +168,7 @@ def svhn_bytes(images, labels):
 
 def write_svhn(folder):
     """Writes the two .mat files."""
-    for name, count in (("train", NUM_TRAIN), ("test", NUM_TEST)):
+    for name, count in _COUNTS.items():
         images = random_images(count, 32, 32, 3)
         content = svhn_bytes(images, cycling_labels(count, 10) + 1)
         (folder / f"{name}_32x32.mat").write_bytes(content)
@@ -183,12 +183,8 @@ def affnist_bytes(images, labels):
 
 def write_affnist(folder):
     """Writes the four .mat files with affNIST's official names."""
-    for name, count in (
-        ("training_and_validation", NUM_TRAIN),
-        ("training", NUM_TRAIN - 3),
-        ("validation", 3),
-        ("test", NUM_TEST),
-    ):
+    counts = {"training_and_validation": NUM_TRAIN, "training": NUM_TRAIN - 3}
+    for name, count in {**counts, "validation": 3, "test": NUM_TEST}.items():
         images = random_images(count, 40, 40)
         content = affnist_bytes(images, cycling_labels(count, 10))
         (folder / f"{name}.mat").write_bytes(content)
@@ -202,11 +198,10 @@ def write_png(path, image):
 
 def write_images(folder):
     """Writes 24x20 color images of three classes to folders train and test."""
-    for name, count in (("train", NUM_TRAIN), ("test", NUM_TEST)):
+    for name, count in _COUNTS.items():
         for number, image in enumerate(random_images(count, 24, 20, 3)):
-            write_png(
-                folder / name / f"class{number % 3}" / f"{number}.png", image
-            )
+            path = folder / name / f"class{number % 3}" / f"{number}.png"
+            write_png(path, image)
 
 
 class TinyPhotos(tfds.core.GeneratorBasedBuilder):
@@ -222,10 +217,7 @@ class TinyPhotos(tfds.core.GeneratorBasedBuilder):
         return self.dataset_info_from_configs(features=features)
 
     def _split_generators(self, dl_manager):
-        return {
-            "train": self._generate_examples(NUM_TRAIN),
-            "test": self._generate_examples(NUM_TEST),
-        }
+        return {k: self._generate_examples(n) for k, n in _COUNTS.items()}
 
     def _generate_examples(self, count):
         for number, image in enumerate(random_images(count, 20, 24, 3)):

@@ -12,7 +12,6 @@ import shlex
 import signal
 import socket
 import time
-import typing
 
 import numpy as np
 import pytest
@@ -63,9 +62,8 @@ def output_of(*processes):
 
 def run(backend, *experiments):
     """Runs lists of flags one after the other, in one process."""
-    return output_of(
-        start(backend, "-c", SEVERAL, *map(shlex.join, experiments))
-    )
+    lines = map(shlex.join, experiments)
+    return output_of(start(backend, "-c", SEVERAL, *lines))
 
 
 def losses(summary_dir):
@@ -84,37 +82,30 @@ def evaluation(summary_dir, step=20):
     return ["--train=false", "--eval_size=357", f"--checkpoint={path}"]
 
 
-class Results(typing.NamedTuple):
-    losses: list
-    wrong: int
-    decayed_losses: list  # of a network with weight decay, on TensorFlow
-
-
 @pytest.fixture(scope="module")
 def results_on(tmp_path_factory):
-    """Function from a backend and a number of devices to `Results`."""
+    """Function from a backend and a number of devices to results.
+
+    They are the number of wrong predictions, and lists of the losses of a
+    training and, on TensorFlow, of another network with weight decay.
+    """
 
     @functools.cache
     def results(backend, count):
         folder = tmp_path_factory.mktemp(backend)
         devices = [] if count == 1 else ["--device=cpu", f"--num_gpus={count}"]
         model = overrides("matrix_capsule", weight_decay=0.1)
-        first, *others = FLAGS
         decaying = "--model=matrix_capsule", f"--hparams_override={model}"
-        trainings = {
-            "first": [first, *others, "--max_steps=20"],
-            "decayed": [*decaying, *others, "--max_steps=3"],
-        }
-        if backend != "tensorflow":
-            del trainings["decayed"]
+        trainings = [[*FLAGS, "--max_steps=20"]]
+        if backend == "tensorflow":
+            trainings.append([*decaying, *FLAGS[1:], "--max_steps=3"])
+        folders = [folder / str(n) for n in range(len(trainings))]
         experiments = [
-            [f"--summary_dir={folder / name}", *devices, *flags]
-            for name, flags in trainings.items()
+            [f"--summary_dir={path}", *devices, *flags]
+            for path, flags in zip(folders, trainings, strict=True)
         ]
-        experiments.append([*evaluation(folder / "first"), *devices])
-        output = run(backend, *experiments)
-        decayed = losses(folder / "decayed") if "decayed" in trainings else []
-        return Results(losses(folder / "first"), wrong(output), decayed)
+        experiments.append([*evaluation(folders[0]), *devices])
+        return wrong(run(backend, *experiments)), *map(losses, folders)
 
     return results
 
@@ -131,17 +122,9 @@ def assert_same_losses(found, expected):
 )
 def test_two_devices_equal_one(results_on, backend):
     one, two = (results_on(backend, count) for count in (1, 2))
-    assert_same_losses(two.losses, one.losses)
-    assert two.wrong == one.wrong
-
-
-@pytest.mark.slow
-def test_weight_decay_on_two_devices(results_on):
-    one, two = (
-        results_on("tensorflow", count).decayed_losses for count in (1, 2)
-    )
-    assert len(one) == 3
-    np.testing.assert_allclose(one, two, rtol=1e-4)
+    assert one[0] == two[0]
+    assert_same_losses(two[1], one[1])
+    np.testing.assert_allclose(one[2:], two[2:], rtol=1e-4)
 
 
 def start_two(*flags):
@@ -156,23 +139,21 @@ def start_two(*flags):
 @pytest.mark.slow
 @needs_jax
 def test_two_processes_equal_one(tmp_path, results_on):
-    one = results_on("jax", 1)
+    wrong_of_one, losses_of_one = results_on("jax", 1)
     flags = [f"--summary_dir={tmp_path}", *FLAGS]
     output_of(*start_two(*flags, "--max_steps=10"))
     output = output_of(*start_two(*flags, "--max_steps=20"))
     assert "Resuming from" in output
-    assert_same_losses(losses(tmp_path), one.losses)
+    assert_same_losses(losses(tmp_path), losses_of_one)
     evaluated = output_of(*start_two(*evaluation(tmp_path)))
-    assert wrong(evaluated) == one.wrong
+    assert wrong(evaluated) == wrong_of_one
 
 
 @contextlib.contextmanager
 def training_for_long(summary_dir):
     """Two processes that have saved two checkpoints."""
-    processes = start_two(
-        *(f"--summary_dir={summary_dir}", *FLAGS, "--save_step=2"),
-        "--max_steps=100000",
-    )
+    flags = f"--summary_dir={summary_dir}", "--save_step=2"
+    processes = start_two(*flags, *FLAGS, "--max_steps=100000")
     before = latest_step(summary_dir)
     deadline = time.monotonic() + 400
     try:

@@ -23,11 +23,8 @@ def written(folder, write):
         write()
     writer.close()
     (path,) = folder.iterdir()
-    (value,) = [
-        value
-        for event in tf.compat.v1.train.summary_iterator(str(path))
-        for value in event.summary.value
-    ]
+    events = tf.compat.v1.train.summary_iterator(str(path))
+    (value,) = [value for event in events for value in event.summary.value]
     return value
 
 
@@ -90,12 +87,8 @@ def test_loss_and_accuracy_go_to_the_curve(tmp_path):
 def test_settings_are_on_the_hparams_page(tmp_path):
     directory = tmp_path / "run" / "train"
     for rate, seed in ((0.1, 6), (0.01, 7)):  # resumed with other settings
-        architecture = Architecture(
-            "capsule",
-            DIGITS,
-            1,
-            find_model("capsule").hparams(learning_rate=rate),
-        )
+        hparams = find_model("capsule").hparams(learning_rate=rate)
+        architecture = Architecture("capsule", DIGITS, 1, hparams)
         training = {"seed": seed, "pad": None, "seconds": 9.0}
         writer = summaries.SummaryWriter(directory)
         writer.scalars({"rate": rate}, seed)

@@ -151,17 +151,12 @@ def capsule_network(values, images, labels, hparams):
         copies("capsule2/biases"),
         *(hparams.routing, leaky),
     )
-    dense = [
-        value
-        for name, value in values.items()
-        if name.startswith("recons/") and "Adam" not in name
-    ]
-    reconstructions = [
-        numpy_oracle.decoder(capsules, label, dense)
-        .reshape(count, depth, height, width)
-        .transpose(0, 2, 3, 1)
-        for label in (labels if hparams.remake else ())
-    ]
+    names = [n for n in values if n.startswith("recons/") and "Adam" not in n]
+    dense, reconstructions = [values[name] for name in names], []
+    for label in labels if hparams.remake else ():
+        pixels = numpy_oracle.decoder(capsules, label, dense)
+        pixels = pixels.reshape(count, depth, height, width)
+        reconstructions.append(pixels.transpose(0, 2, 3, 1))
     return np.sqrt((capsules**2).sum(-1)), reconstructions
 
 
@@ -204,11 +199,9 @@ def test_models_compute_what_the_reference_does(tmp_path, settings):
     outputs = model(x)
 
     networks = {"capsule": capsule_network, "baseline": baseline_network}
+    wide = {name: value.astype(np.float64) for name, value in values.items()}
     logits, reconstructions = networks[architecture.model](
-        {name: value.astype(np.float64) for name, value in values.items()},
-        images.astype(np.float64),
-        labels,
-        architecture.hparams,
+        wide, images.astype(np.float64), labels, architecture.hparams
     )
     names = [keys.LOGITS, *(k for k in keys.RECONS_BY_TARGET if k in outputs)]
     for name, expected in zip(names, (logits, *reconstructions), strict=True):
@@ -230,11 +223,9 @@ def test_conversion_keeps_weights_moments_and_step(tmp_path, slots):
         name = f"capsule2/weights/{suffix}"
         values[name] = values["capsule2/weights"]
     prefix = write(tmp_path / "model.ckpt-7", values)
-    network = tf1_checkpoint.NetworkFlags(
-        "capsule",
-        "conv_channels=16,num_prime_capsules=2",
-        *dataclasses.astuple(architecture.shape),
-    )
+    flags = "capsule", "conv_channels=16,num_prime_capsules=2"
+    shape = dataclasses.astuple(architecture.shape)
+    network = tf1_checkpoint.NetworkFlags(*flags, *shape)
     path = tf1_checkpoint.convert(prefix, tmp_path / "converted", network)
     assert path.name == "model.ckpt-7"
     opened = open_checkpoint(path)

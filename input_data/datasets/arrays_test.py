@@ -94,32 +94,24 @@ def test_the_validation_is_the_same_in_all_versions(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "changed",
+    ("name", "changed"),
     [
-        {"x_train": IMAGES / 255},
-        {"x_train": IMAGES[0]},
-        {"x_train": IMAGES[:0]},
-        {"x_train": IMAGES[:, None]},
-        {"x_train": IMAGES[:, None].repeat(2, 1)},
-        {"x_train": np.array([{}])},
-        {"y_train": LABELS[:5]},
-        {"y_train": LABELS - 1},
-        {"y_train": 2 * np.eye(4)[LABELS]},
-        {"y_train": np.eye(4)[LABELS, None]},
-        {"x_train": IMAGES[0, 0, 0]},
-        {"x_train": IMAGES[:, :0]},
-        {"x_train": IMAGES[..., None][..., :0]},
-        {"y_train": LABELS[0]},
-        {"y_train": np.eye(4)[LABELS][:, :0]},
-        {"y_train": LABELS + 2**62},
-        {"y_train": LABELS + 2**31},
+        *(("x", IMAGES / 255), ("x", IMAGES[0]), ("x", IMAGES[:0])),
+        *(("x", IMAGES[:, None]), ("x", IMAGES[:, None].repeat(2, 1))),
+        *(("x", np.array([{}])), ("x", IMAGES[0, 0, 0]), ("x", IMAGES[:, :0])),
+        *(("x", IMAGES[..., None][..., :0]), ("y", LABELS[:5])),
+        *(("y", LABELS - 1), ("y", 2 * np.eye(4)[LABELS]), ("y", LABELS[0])),
+        *(("y", np.eye(4)[LABELS, None]), ("y", np.eye(4)[LABELS][:, :0])),
+        *(("y", LABELS + 2**62), ("y", LABELS + 2**31)),
     ],
     ids=range(17),
 )
 @pytest.mark.parametrize("memory", [0, stored.MEMORY_BYTES])
-def test_unsuitable_arrays_are_named(tmp_path, changed, memory, monkeypatch):
+def test_unsuitable_arrays_are_named(
+    tmp_path, name, changed, memory, monkeypatch
+):
     monkeypatch.setattr(stored, "MEMORY_BYTES", memory)
-    write(tmp_path, **changed)
+    write(tmp_path, **{f"{name}_train": changed})
     with pytest.raises(UserError, match="(x|y)_train.npy"):
         load(tmp_path, Split.TRAIN)
     (tmp_path / "class_names.txt").write_text("only one\n")

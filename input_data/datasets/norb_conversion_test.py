@@ -41,41 +41,32 @@ def write_originals(folder, meta=META):
     return images, labels
 
 
-def read(path):
-    """Images and labels of a record file, and the meta of each record."""
-    records = list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator())
-    lengths = {"height": 1, "width": 1, "depth": 1, "label": 1, "meta": 4}
-    spec = {k: tf.io.FixedLenFeature(n, tf.int64) for k, n in lengths.items()}
-    spec["image_raw"] = tf.io.FixedLenFeature((), tf.string)
-    features = tf.io.parse_example(records, spec)
-    size = [features[key] for key in ("height", "width", "depth")]
-    assert (np.concatenate(size, axis=1) == [96, 96, 2]).all()
-    pixels = tf.io.decode_raw(features["image_raw"], tf.uint8).numpy()
-    labels = features["label"].numpy()[:, 0]
-    return pixels.reshape(-1, 2, 96, 96), labels, features["meta"].numpy()
+def examples(records):
+    return list(map(tf.train.Example.FromString, records))
+
+
+def assert_has(path, images, labels, meta):
+    """Compares a record file with what it must hold."""
+    expected = map(tiny_files.norb_example, images, labels, meta)
+    found = tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
+    assert examples(found) == examples(expected)
 
 
 def test_converts_original_files_plain_and_gzipped(tmp_path):
-    written = *write_originals(tmp_path), META
+    images, labels = write_originals(tmp_path)
     output = tmp_path / "new" / "records"
     convert(str(tmp_path), str(output))
     names = "testduo.tfrecords", "trainduo.tfrecords"
     assert {path.name for path in output.iterdir()} == {*names}
     for name in names:
-        np.testing.assert_equal(read(output / name), written)
-
-
-def test_original_files_are_read_directly(tmp_path):
-    _, labels = write_originals(tmp_path)
-    convert(str(tmp_path), str(tmp_path / "records"))
-    batches = [
+        assert_has(output / name, images, labels.tolist(), META)
+    # The original files can also be read directly.
+    (x, y), (other_x, other_y) = (
         next(splits.load("norb", Split.TEST, folder).evaluation_batches(6))
-        for folder in (tmp_path, tmp_path / "records")
-    ]
-    for (x, y), (other_x, other_y) in [batches]:
-        np.testing.assert_array_equal(x[keys.IMAGES], other_x[keys.IMAGES])
-        np.testing.assert_array_equal(y[keys.LABELS], other_y[keys.LABELS])
-    np.testing.assert_array_equal(batches[0][1][keys.LABELS].argmax(1), labels)
+        for folder in (tmp_path, output)
+    )
+    np.testing.assert_equal((x, y), (other_x, other_y))
+    np.testing.assert_array_equal(y[keys.LABELS].argmax(1), labels)
 
 
 def test_converts_tfds(tmp_path, monkeypatch):
@@ -84,24 +75,19 @@ def test_converts_tfds(tmp_path, monkeypatch):
     )
     cameras = tiny_files.random_images(2, 96, 96, 1)
 
-    def examples(self, split, **_):
-        values = {
-            "image": cameras[0],
-            "image2": cameras[1],
-            "label_category": np.int64(3),
-            "instance": np.int64(7),
-            "label_elevation": np.int64(8),
-            "label_azimuth": np.int64(17),  # in steps of 20 degrees
-            "label_lighting": np.int64(5),
-        }
+    def examples_of(self, split, **_):
+        # The azimuth is in steps of 20 degrees.
+        names = "category", "instance", "elevation", "azimuth", "lighting"
+        values = dict(zip(names, np.int64([3, 7, 8, 17, 5]), strict=True))
+        values = {f"label_{name}": value for name, value in values.items()}
+        values["instance"] = values.pop("label_instance")
+        values |= {"image": cameras[0], "image2": cameras[1]}
         return tf.data.Dataset.from_tensors(values)
 
-    with tfds.testing.mock_data(as_dataset_fn=examples):
+    with tfds.testing.mock_data(as_dataset_fn=examples_of):
         convert(None, str(tmp_path))
-    images, labels, meta = read(tmp_path / "testduo.tfrecords")
-    np.testing.assert_array_equal(images, cameras[None, ..., 0])
-    assert labels == [3]
-    np.testing.assert_array_equal(meta, [[7, 8, 34, 5]])
+    content = cameras[None, ..., 0], [3], [[7, 8, 34, 5]]
+    assert_has(tmp_path / "testduo.tfrecords", *content)
 
 
 @pytest.mark.parametrize("kind", ["dat", "cat", "info"])

@@ -13,7 +13,7 @@ from input_data import keys, stored
 from input_data.datasets import tfds_images
 from input_data.registry import Split
 from testing import tiny_files
-from testing.splits import load
+from testing.splits import batches, load
 
 FROM_TFDS = ["mnist", "fashion_mnist", "cifar10", "norb", "svhn"]
 
@@ -85,12 +85,9 @@ def test_large_sets_stay_on_disk(tmp_path, monkeypatch, image_size, split):
         settings = {"image_size": image_size, "features_dir": str(tmp_path)}
         folder = tmp_path / folder
         pipeline = load("tfds:tiny_photos", split, folder, **settings)
-        batches = pipeline.training_batches(4, 3, 0, 5).as_numpy_iterator()
-        return [
-            pipeline.spec.num_images,
-            *batches,
-            *pipeline.evaluation_batches(4),
-        ]
+        trained = batches(pipeline, 4, 0, 5)
+        tested = pipeline.evaluation_batches(4)
+        return [pipeline.spec.num_images, *trained, *tested]
 
     in_memory = everything("records")
     np.testing.assert_equal(everything("by_index"), in_memory)
@@ -150,12 +147,10 @@ def test_a_set_that_was_built_again_is_read_again(
 def test_copies_are_those_of_their_settings(tmp_path, monkeypatch):
     monkeypatch.setattr(stored, "MEMORY_BYTES", 0)
     tiny_files.prepare_tfds(tmp_path)
-    splits = Split.TRAIN, Split.TEST
-    methods = "pad", "crop", "stretch"
     found = {
         description(tmp_path, split, image_size=19, resize=method)
-        for split in splits
-        for method in methods
+        for split in (Split.TRAIN, Split.TEST)
+        for method in ("pad", "crop", "stretch")
     }
     assert len(found) == len(list(tmp_path.glob("images-*"))) == 6
 

@@ -50,21 +50,16 @@ def test_value_and_gradients_equal_loops(
 @pytest.mark.skipif(
     keras.backend.backend() == "torch", reason="torch does not use XLA"
 )
-def test_phases_where_xla_would_multiply_zeros(monkeypatch):
-    def is_by_phases(size, kernel_size, stride, padding="valid"):
-        sizes = (size, size), (kernel_size, kernel_size), (stride, stride)
-        return module.has_slow_gradients(*sizes, padding)
-
-    # As compiled for an H100 by JAX 0.10.
-    assert is_by_phases(20, 9, 2)
-    assert is_by_phases(24, 9, 2)
-    assert is_by_phases(32, 7, 4)
-    assert is_by_phases(12, 4, 3, "same")
-    assert not is_by_phases(28, 9, 2)
-    assert not is_by_phases(24, 9, 2, "same")
-    assert not is_by_phases(24, 5, 2)
-    assert not is_by_phases(16, 9, 1)
-    assert not is_by_phases(9, 9, 2)
+def test_phases_where_xla_would_multiply_zeros():
+    # As compiled for an H100 by JAX 0.10: sizes of image, kernel and stride.
+    for is_by_phases, sizes, padding in (
+        *((True, s, "valid") for s in ((20, 9, 2), (24, 9, 2), (32, 7, 4))),
+        *((False, s, "valid") for s in ((28, 9, 2), (24, 5, 2), (16, 9, 1))),
+        *((True, (12, 4, 3), "same"), (False, (24, 9, 2), "same")),
+        (False, (9, 9, 2), "valid"),
+    ):
+        pairs = [(n, n) for n in sizes]
+        assert module.has_slow_gradients(*pairs, padding) == is_by_phases
 
 
 @pytest.fixture
@@ -99,11 +94,9 @@ def conv2d(**arguments):
 def test_layer_equals_that_of_keras(arguments, always_toom_cook):
     ours, theirs = conv2d(**arguments)
     x = RNG.normal(size=(2, 8, 9, 2)).astype(ours.compute_dtype)
-    np.testing.assert_allclose(
-        ops.convert_to_numpy(ours(x)),
-        ops.convert_to_numpy(theirs(x)),
-        atol=1e-12 if ours.compute_dtype == "float64" else 1e-5,
-    )
+    both = map(ops.convert_to_numpy, (ours(x), theirs(x)))
+    atol = 1e-12 if ours.compute_dtype == "float64" else 1e-5
+    np.testing.assert_allclose(*both, atol=atol)
 
 
 def test_sizes_of_batch_and_images_may_be_unknown(always_toom_cook, tmp_path):
@@ -113,11 +106,9 @@ def test_sizes_of_batch_and_images_may_be_unknown(always_toom_cook, tmp_path):
         model = keras.Model(inputs, ours(inputs))
         for batch in (1, 3):
             x = RNG.normal(size=(batch, 8, 9, 2)).astype("float32")
-            np.testing.assert_allclose(
-                model.predict(x, verbose=0),
-                ops.convert_to_numpy(theirs(x)),
-                atol=1e-5,
-            )
+            found = model.predict(x, verbose=0)
+            expected = ops.convert_to_numpy(theirs(x))
+            np.testing.assert_allclose(found, expected, atol=1e-5)
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
     assert type(loaded.layers[1]) is layers.Conv2D
@@ -181,9 +172,8 @@ def test_the_size_of_an_unknown_batch_selects_the_algorithm(monkeypatch):
     direct = module._direct
     monkeypatch.setattr(module, "_direct", lambda *args: direct(*args) + 1000)
     np.testing.assert_allclose(compute(images), expected, atol=1e-3)
-    np.testing.assert_allclose(
-        compute(images[1:]), expected[1:] + 1000, atol=1e-3
-    )
+    less = compute(images[1:])
+    np.testing.assert_allclose(less, expected[1:] + 1000, atol=1e-3)
 
 
 @pytest.mark.parametrize("has_products", [False, True])
@@ -192,14 +182,12 @@ def test_dtype_and_precision_of_products(
     dtype, has_products, always_toom_cook, monkeypatch
 ):
     monkeypatch.setattr(module, "is_on_cpu", lambda *_: True)
-    monkeypatch.setattr(
-        module, "cpu_has_bfloat16_products", lambda: has_products
-    )
+    has, name = lambda: has_products, "cpu_has_bfloat16_products"
+    monkeypatch.setattr(module, name, has)
     images = RNG.normal(size=(2, 9, 8, 4))
     kernel = RNG.normal(size=(3, 3, 4, 5))
-    value = convolution(
-        ops.cast(images, dtype), ops.cast(kernel, dtype), 2, "same"
-    )
+    both = (ops.cast(array, dtype) for array in (images, kernel))
+    value = convolution(*both, 2, "same")
     assert keras.backend.standardize_dtype(value.dtype) == dtype
     expected = numpy_oracle.convolution(images, kernel, 2, "same")
     error = ops.convert_to_numpy(value) - expected

@@ -1,0 +1,242 @@
+"""Networks of models against explicit NumPy."""
+
+import numpy as np
+import pytest
+from keras import ops
+
+import layers
+from input_data import keys
+from layers.networks.efficient_capsule import layout
+from models.table import MODELS
+from testing import em_oracle, numpy_oracle
+from testing.gradients import to_numpy
+from testing.small_models import SMALL, example_batch, small_model
+
+RNG = np.random.default_rng(2)
+
+
+@pytest.mark.parametrize(
+    ("size", "strides", "kernel"),
+    [
+        (28, (1, 1, 1, 2), 9),  # MNIST
+        (36, (1, 1, 2, 2), 5),  # MultiMNIST
+        (48, (2, 1, 1, 2), 8),  # smallNORB
+        (96, (2, 2, 2, 2), 4),
+    ],
+)
+def test_layout_of_the_published_sizes_and_of_others(size, strides, kernel):
+    first = 7 if size >= 48 else 5
+    expected = (first, 3, 3, 3), strides, (kernel, kernel)
+    assert layout(size, size) == expected
+
+
+@pytest.mark.parametrize("normalization", ["batch", "instance"])
+def test_efficient_capsules_equal_numpy(normalization):
+    model = small_model("efficient_capsule", normalization=normalization)
+    layer = model.network.get_layer
+    norms = [layer(f"norm{number}") for number in range(1, 5)]
+    for norm in norms:
+        norm.set_weights([RNG.uniform(0.5, 1.5, w.shape) for w in norm.weights])
+    x, _ = example_batch(SMALL, 1, size=2)
+    outputs = {k: ops.convert_to_numpy(v) for k, v in model(x).items()}
+    hidden = x[keys.IMAGES].astype("float64")
+    for number, norm in enumerate(norms, 1):
+        kernel, bias = layer(f"conv{number}").get_weights()
+        strides = layer(f"conv{number}").strides[0]
+        hidden = numpy_oracle.convolution(hidden, kernel, strides, "VALID")
+        hidden += bias
+        weights = norm.get_weights()
+        if normalization == "batch":
+            hidden = np.maximum(hidden, 0)
+            gamma, beta, mean, variance = weights
+        else:
+            hidden = np.where(hidden > 0, hidden, 0.3 * hidden)
+            gamma, beta = weights
+            mean = hidden.mean(axis=(1, 2), keepdims=True)
+            variance = hidden.var(axis=(1, 2), keepdims=True)
+        hidden = (hidden - mean) / np.sqrt(variance + 1e-3) * gamma + beta
+
+    def copies(name):
+        return [np.stack([w, w]) for w in layer(name).get_weights()]
+
+    primary = numpy_oracle.depthwise_capsule(
+        hidden, *copies("primary_capsule"), 2
+    )
+    capsules = numpy_oracle.self_attention_capsule(
+        primary, *copies("class_capsule")
+    )
+    np.testing.assert_allclose(outputs[keys.CAPSULES], capsules, atol=1e-5)
+    lengths = np.linalg.norm(capsules, axis=-1)
+    np.testing.assert_allclose(outputs[keys.LOGITS], lengths, atol=1e-5)
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("merge", ["equal", "random", "ones"])
+def test_merged_branches_equal_loops(merge, training):
+    model = small_model("homogeneous_capsule", merge=merge)
+    w, beta = np.array([0.5, -2.0]), RNG.normal(size=2)
+    mean, variance = RNG.uniform(0.5, 2, size=(2, 2))
+    merge_lengths = model.network.get_layer("merge")
+    weigh, norm = merge_lengths.layers
+    weigh.set_weights([w])
+    norm.set_weights([beta, mean, variance])
+    assert len(merge_lengths.trainable_weights) == 1 + (merge != "equal")
+    lengths = RNG.uniform(0, 2, size=(4, 3, 2))
+    expected = np.zeros((4, 3))
+    for k in range(2):
+        z = w[k] * lengths[..., k]
+        center, spread = (
+            (z.mean(), z.var()) if training else (mean[k], variance[k])
+        )
+        expected += (z - center) / np.sqrt(spread + 1e-3) + beta[k]
+    merged = merge_lengths(lengths, training=training)
+    np.testing.assert_allclose(ops.sum(merged, -1), expected, rtol=1e-4)
+
+
+def test_homogeneous_capsules_are_their_layers():
+    model = small_model("homogeneous_capsule")
+    blocks, branches = (
+        [model.network.get_layer(f"{kind}{n}") for n in numbers]
+        for kind, numbers in (("conv", (1, 2, 3, 4)), ("branch", (1, 4)))
+    )
+    norms = {block.layers[1].momentum for block in blocks}
+    assert norms == {b.momentum for b in branches} == {0.99}
+    x, _ = example_batch(SMALL, 1)
+    hidden, lengths = 2 * x[keys.IMAGES] - 1, []
+    for number, block in enumerate(blocks, 1):
+        kernel, beta, *_ = block.get_weights()
+        assert np.ptp(beta) == 0
+        hidden = ops.nn.conv(hidden, kernel, padding="valid")
+        hidden = ops.relu(hidden / np.sqrt(1.001))
+        if number in (1, 4):
+            capsules = branches[len(lengths)](hidden)
+            lengths.append(layers.lengths(capsules))
+    outputs = model(x)
+    logits = ops.sum(ops.stack(lengths, -1), -1) / np.sqrt(1.001)
+    np.testing.assert_allclose(outputs[keys.LOGITS], logits, rtol=1e-4)
+    np.testing.assert_allclose(outputs[keys.CAPSULES], capsules, atol=1e-7)
+
+
+SMALLEST = keys.ImageShape(17, 17, 1, 2)
+
+
+def test_matrix_capsules_equal_numpy():
+    model = small_model("matrix_capsule", SMALLEST, routing=2)
+    rng = np.random.default_rng(3)
+    initial = model.get_weights()
+    model.set_weights([w + 0.1 * rng.normal(size=w.shape) for w in initial])
+    x = example_batch(SMALLEST, 1, size=1)[0]["images"]
+    found = model({"images": x})
+
+    def weights(name):
+        layer = model.network.get_layer(name)
+        return [w.astype("float64") for w in layer.get_weights()]
+
+    def route(poses, activations, beta_u, beta_a, votes):
+        betas = (beta_u[None], 1000 * beta_a[None])
+        out, _ = em_oracle.layer(
+            poses, activations, *betas, *votes, num_routing=2
+        )
+        return out
+
+    kernel, biases = weights("conv1")
+    hidden = numpy_oracle.convolution(x, kernel, 2, "VALID")
+    hidden = np.maximum(hidden + biases, 0)
+    pose_weights, pose_biases, kernel, biases = weights("primary_capsules")
+    poses = (hidden @ pose_weights + pose_biases).reshape(1, 7, 7, 2, 16)
+    activations = 1 / (1 + np.exp(-(hidden @ kernel + biases)))
+    for name, strides in (("conv_capsules1", 2), ("conv_capsules2", 1)):
+        kernel, *betas = weights(name)
+        votes = em_oracle.conv_votes(poses, kernel[None], strides, "VALID")
+        out = route(poses, activations, *betas, votes)
+        poses, activations = out[..., :16], out[..., 16]
+    kernel, *betas = weights("class_capsules")
+    votes = em_oracle.class_votes(poses, kernel[None], True)
+    out = route(poses, activations, *betas, votes)
+    poses, activations = out[:, 0, 0, :, :16], out[:, 0, 0, :, 16]
+    np.testing.assert_allclose(found[keys.LOGITS], activations, atol=1e-4)
+    np.testing.assert_allclose(found[keys.CAPSULES], poses, 1e-3, 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("step", "margin"), [(0, 0.2), (5, 0.55), (10, 0.9), (None, 0.9)]
+)
+def test_the_loss_sees_the_step(step, margin):
+    row = MODELS["matrix_capsule"]
+    labels, logits = np.eye(2)[[0, 1]], np.array([[0.6, 0.5], [0.7, 0.3]])
+    lead = np.array([0.1, -0.4])
+    steps = None if step is None else np.full(2, step, "int64")
+    loss = row.loss(labels, logits, steps, row.hparams(margin_steps=10))
+    expected = np.maximum(0, margin - lead) ** 2
+    np.testing.assert_allclose(loss, expected, rtol=1e-5)
+
+
+def convolved(images, weights):
+    """The four convolutions: kernels and biases in turn."""
+    hidden = images
+    for number in range(4):
+        if number == 2:
+            height, width = (n // 2 * 2 for n in hidden.shape[1:3])
+            hidden = hidden[:, :height, :width]  # an odd one is dropped
+            hidden = sum(
+                hidden[:, row::2, column::2] / 4
+                for row in (0, 1)
+                for column in (0, 1)
+            )
+        kernel, bias = weights[2 * number : 2 * number + 2]
+        hidden = numpy_oracle.convolution(hidden, kernel, 1, "VALID") + bias
+        hidden = np.maximum(hidden, 0)
+    return hidden
+
+
+def random_weights(model):
+    return [RNG.normal(size=w.shape) * 0.3 for w in model.weights]
+
+
+# 14x17 leaves one and two positions; 19x16 leaves three and two.
+@pytest.mark.parametrize("size", [(14, 17), (19, 16)])
+@pytest.mark.parametrize(
+    ("hparams", "rule"),
+    [
+        ({"routing": 3}, ("replace", "direction")),
+        ({"routing": 5, "compare": "squashed"}, ("replace", "squashed")),
+        ({"routing": 3, "compare": "squashed", "logits": "add"}, ()),
+        ({"routing": 3, "share_weights": False}, ("replace", "direction")),
+    ],
+)
+def test_shared_capsules_equal_numpy_at_any_size(hparams, rule, size):
+    model = small_model(
+        "shared_capsule", keys.ImageShape(*size, 2, 3), **hparams
+    )
+    is_shared = model.row.fits_any_size(model.hparams)
+    other = small_model("shared_capsule")
+    weights = random_weights(other if is_shared else model)
+    model.set_weights(weights)
+    images = RNG.uniform(size=(2, *size, 2))
+    features = convolved(images, weights).reshape(2, -1, 6)
+    expected = numpy_oracle.capsule(
+        features,
+        np.broadcast_to(weights[-1], (2, *weights[-1].shape)),
+        np.zeros((2, 3, 5)),
+        *(hparams["routing"], False, *rule),
+        squash_constant=0.5,
+        squash_epsilon=1e-7,
+    )
+    outputs = to_numpy(model({keys.IMAGES: images.astype("float32")}))
+    np.testing.assert_allclose(outputs[keys.CAPSULES], expected, atol=2e-5)
+    np.testing.assert_allclose(
+        outputs[keys.LOGITS], np.linalg.norm(expected, axis=-1), atol=2e-5
+    )
+
+
+@pytest.mark.parametrize("size", [(14, 17), (19, 16)])
+def test_pooling_equals_numpy_at_any_size(size):
+    weights = random_weights(small_model("pooling"))
+    model = small_model("pooling", keys.ImageShape(*size, 2, 3))
+    model.set_weights(weights)
+    images = RNG.uniform(size=(2, *size, 2))
+    pooled = convolved(images, weights).mean(axis=(1, 2))
+    hidden = np.maximum(pooled @ weights[8] + weights[9], 0)
+    expected = 1 / (1 + np.exp(-(hidden @ weights[10] + weights[11])))
+    outputs = to_numpy(model({keys.IMAGES: images.astype("float32")}))
+    np.testing.assert_allclose(outputs[keys.LOGITS], expected, 1e-4, 1e-6)

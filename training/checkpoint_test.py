@@ -160,7 +160,7 @@ def test_other_splits_are_refused(
         open_checkpoint(path).check_same_data(config, spec)
 
 
-def test_the_first_version_of_the_format_is_read():
+def test_the_frozen_format_is_read():
     opened = open_checkpoint(FIXTURE / "model.ckpt-200")
     network = opened.architecture.build()
     compile_model(network)

@@ -149,8 +149,7 @@ class DataConfig:
 
 
 DATA_FLAGS = tuple(flag_specs(DataConfig))
-# The others are for training images alone.
-EVALUATION_FLAGS = tuple({*DATA_FLAGS} - {"crop_area", "flip"})
+EVALUATION_FLAGS = tuple({*DATA_FLAGS} - {"crop_area", "flip"})  # of training
 
 
 @dataclasses.dataclass(frozen=True)

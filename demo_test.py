@@ -16,6 +16,7 @@ from common.errors import UserError
 from config import Config
 from demonstration import server
 from demonstration.model import DemoModel
+from input_data.keys import ImageShape
 from testing import untrained
 from testing.commands import start
 from visualization.trained_model import covered_part
@@ -64,7 +65,14 @@ def test_a_drawing(client, model):
     shown = client.post("/drawing", content=digit()).json()
     assert picture(shown["image"]).shape == (28, 28, 3)
     assert picture(shown["reconstruction"]).shape == (28, 28, 3)
-    assert np.shape(shown["couplings"]) == (3, 6, 6, 10)
+    couplings = np.array(shown["couplings"])
+    assert couplings.shape == (3, 6, 6, 10)
+    # Those of two types, at first equal.
+    np.testing.assert_allclose(couplings.sum(axis=-1), 2, atol=1e-3)
+    equal = client.get("/description").json()["map"]["equal"]
+    assert equal == 0.2
+    np.testing.assert_allclose(couplings[0], equal, atol=1e-4)
+    assert np.ptp(couplings[2]) > np.ptp(couplings[1]) > 0
     lengths = np.linalg.norm(shown["capsules"], axis=-1)
     np.testing.assert_allclose(lengths, shown["lengths"], atol=1e-4)
     assert shown["predicted"] == [int(np.argmax(lengths))]
@@ -110,7 +118,14 @@ def test_test_images_and_files(client):
     response = client.post("/file?name=a.png", content=b"not an image")
     assert response.status_code == 400
     assert response.json()["error"].startswith("a.png")
-    assert client.post("/file?name=a.png", content=digit()).is_success
+    drawn, dark = (
+        picture(client.post(path, content=digit()).json()["image"])
+        for path in (
+            "/file?name=a.png",
+            "/file?name=a.png&invert=true",
+        )
+    )
+    np.testing.assert_allclose(dark, 255 - drawn, atol=1)
 
 
 @pytest.mark.parametrize(
@@ -160,6 +175,18 @@ def test_networks_without_data_or_decoder(tmp_path):
     assert two.description["decoder"] is False
     with pytest.raises(UserError, match="no test images"):
         two.next_test_image(correct=True)
+
+
+def test_two_objects_have_two_colors(tmp_path):
+    network = untrained.small(shape=ImageShape(36, 36, 1, 10), num_targets=2)
+    path = untrained.save(tmp_path, *network, dataset="mnist", num_targets=2)
+    two = DemoModel(Config(train=False, checkpoint=path))
+    image = np.random.default_rng(0).uniform(size=(36, 36, 1))
+    shown = two.predict(image.astype("float32"))
+    assert len(shown["predicted"]) == 2
+    red, green, blue = np.moveaxis(picture(shown["reconstruction"]), -1, 0)
+    np.testing.assert_array_equal(red, blue)
+    assert (red != green).any()
 
 
 @pytest.mark.parametrize(

@@ -249,9 +249,7 @@ def test_dtype_is_that_of_the_layers_alone():
 if __name__ == "__main__":
     rows = []
     for name in sorted(MODELS):
-        both = [
-            random_outputs(name, is_changed) for is_changed in (False, True)
-        ]
+        both = [random_outputs(name, changed) for changed in (False, True)]
         rounded = np.array(both, "float64").round(5).tolist()
         rows.append(f'"{name}": {json.dumps(rounded)}')
     OUTPUTS.write_text("{\n" + ",\n".join(rows) + "\n}\n")

@@ -31,7 +31,7 @@ from testing.commands import full_disk, output_of
 from testing.events import scalars
 from testing.saved_arrays import assert_same_state, saved
 from testing.small_models import overrides
-from testing.tiny_files import random_images, write_mnist
+from testing.tiny_files import write_mnist
 from training import checkpoint, evaluate, start, train
 from training.checkpoint import JSON_FILE, WEIGHTS_FILE
 from training.evaluate import Evaluator
@@ -393,38 +393,6 @@ def test_crops_are_averaged_by_hand(monkeypatch):
     rows = [np.array([5 + r, 5 + c, 2]) / (12 + r + c) for r, c in offsets]
     logits = Evaluator(config).predict(None).logits
     np.testing.assert_allclose(logits, [np.mean(rows, axis=0)], rtol=1e-6)
-
-
-@pytest.mark.usefixtures("without_pictures")
-def test_results_of_others_are_not_replaced(tmp_path):
-    for trial in range(2):
-        save_untrained(tmp_path / f"run{trial}", trial, remake=False)
-    images = random_images(20, 28, 28)
-    np.save(tmp_path / "x_test.npy", images)
-    np.save(tmp_path / "y_test.npy", np.arange(20) % 10)
-    arrays = {"dataset": "arrays", "data_dir": str(tmp_path)}
-    runs = [(0, {}), (0, arrays), (1, {}), (0, {"eval_size": 10}), (0, {})]
-    for trial, changed in runs:
-        changed |= {"checkpoint": str(at(tmp_path / f"run{trial}", 0))}
-        settings = {"eval_size": 20, "format": "json", **changed}
-        experiment.run(evaluating(tmp_path / "run0", **settings))
-    for name, (trial, changed) in zip(
-        ("test", "test_2", "test_3", "test_4"), runs[:4], strict=True
-    ):
-        folder = tmp_path / "run0" / name
-        document = json.loads((folder / "model.ckpt-0.json").read_text())
-        assert f"run{trial}" in document["checkpoint"]
-        assert document["images"].endswith(changed.get("dataset", "digits"))
-        tags = scalars(folder)
-        cost = tags["batch_classification_cost"]
-        assert cost == pytest.approx(tags["loss"])  # there is no decoder
-        assert tags["total_loss"] == tags["loss"]
-        assert len((folder / "curve.csv").read_text().splitlines()) == 2
-    assert not (tmp_path / "run0" / "test_5").exists()
-    np.save(tmp_path / "y_test.npy", np.arange(20)[::-1] % 10)
-    runs[1][1]["checkpoint"] = str(at(tmp_path / "run0", 0))
-    experiment.run(evaluating(tmp_path / "run0", **runs[1][1]))
-    assert (tmp_path / "run0" / "test_5").exists()
 
 
 def test_a_new_training_in_the_folder_has_results_of_its_own(done):

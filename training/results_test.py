@@ -36,10 +36,11 @@ def k_hot(classes):
     return np.stack([np.eye(4)[list(np.atleast_1d(c))].sum(0) for c in classes])
 
 
-def made(folder, classes, checkpoint=None, **settings):
+def made(folder, classes, checkpoint=None, moved=0, **settings):
     """`Predictions` of the images of the files `arrays`."""
     folder.mkdir(exist_ok=True)
     write_arrays(folder)
+    np.save(folder / "y_test", np.roll(np.load(folder / "y_test.npy"), moved))
     if classes is SEVERAL:
         np.save(folder / "y_test", k_hot(classes[0]).astype("uint8"))
         np.save(folder / "y_train", np.eye(4, dtype="uint8")[np.arange(15) % 4])
@@ -196,18 +197,17 @@ def test_summaries(tmp_path):
 @pytest.mark.parametrize(
     ("classes", "settings"),
     [
-        *((SINGLES, {name: "other"}) for name in ("data", "trained")),
-        *((SINGLES, {"eval_size": 5}), (SINGLES, {"pad": 2})),
-        *((SINGLES, {"distort": True}), (PAIRS, {"seed": 1})),
-        *((PAIRS, {"pairs": "below"}), (PAIRS, {"shift": 1})),
+        *((SINGLES, {"trained": "other"}), (SINGLES, {"training": "other"})),
+        *((SINGLES, {"moved": 1}), (SINGLES, {"eval_size": 5})),
+        *((SINGLES, {"pad": 2}), (SINGLES, {"distort": True})),
+        *((PAIRS, {"seed": 1}), (PAIRS, {"pairs": "below"})),
+        (PAIRS, {"shift": 1}),
     ],
 )
-def test_results_on_other_images_have_another_folder(
-    tmp_path, classes, settings
-):
-    def evaluated(data="data", trained="run", **settings):
-        source = checkpoint_in(tmp_path / trained)
-        return made(tmp_path / data, classes, source, **settings)
+def test_other_results_have_another_folder(tmp_path, classes, settings):
+    def evaluated(trained="run", training="first", **settings):
+        source = checkpoint_in(tmp_path / trained, id=training)
+        return made(tmp_path / "data", classes, source, **settings)
 
     both = (evaluated(), "test"), (evaluated(**settings), "test_2")
     for predictions, folder in 2 * both:

@@ -5,23 +5,23 @@ import time
 
 from common.flags import command_line
 from config import Config
-from models.graph import multiply_adds
 from testing import untrained
-from training import clock, run_report
+from training import run_report
+from training.start import Clock
 
 
 def test_a_report_of_a_resumed_training(tmp_path, monkeypatch):
     now = iter([0, 2, 2, 10, 10])
     monkeypatch.setattr(time, "monotonic", lambda: next(now))
-    timer = clock.Clock(batch_size=8, seconds=5.0)
+    timer = Clock(batch_size=8, seconds=5.0)
     timer.lap(1)
     timer.point()
     timer.lap(2)
     monkeypatch.undo()
-    network, architecture = untrained.small()
+    network, _ = untrained.small()
     config = Config(max_steps=7, batch_size=8, summary_dir=str(tmp_path))
-    path, shape = tmp_path / "run.json", architecture.shape
-    run_report.write(path, config, network, shape, timer)
+    path = tmp_path / "run.json"
+    run_report.write(path, config, network, timer)
     report = json.loads(path.read_text())
     weights = sum(w.numpy().size for w in network.trainable_weights)
     of_decoder = sum(w.numpy().size for w in network.decoder.weights)
@@ -30,7 +30,7 @@ def test_a_report_of_a_resumed_training(tmp_path, monkeypatch):
         "command": f"python experiment.py {command_line(config)}",
         "weights": weights,
         "weights_without_decoder": weights - of_decoder,
-        "multiply_adds": multiply_adds(network, shape),
+        "multiply_adds": network.multiply_adds(),
         "steps": 7,
         "batch_size": 8,
         "seconds": 15.0,
@@ -43,10 +43,10 @@ def test_a_report_of_a_resumed_training(tmp_path, monkeypatch):
 
 
 def test_a_network_without_decoder(tmp_path):
-    network, architecture = untrained.small("pooling")
+    network, _ = untrained.small("pooling")
+    path = tmp_path / "run.json"
     config = Config(summary_dir=str(tmp_path))
-    path, timer = tmp_path / "run.json", clock.Clock(batch_size=8)
-    run_report.write(path, config, network, architecture.shape, timer)
+    run_report.write(path, config, network, Clock(batch_size=8))
     report = json.loads(path.read_text())
     assert report["weights"] == report["weights_without_decoder"]
     assert report["images_per_second"] is None

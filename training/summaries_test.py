@@ -54,7 +54,8 @@ def test_statistics_of_weights_and_activations(tmp_path):
     network, _ = untrained.small()
     images = np.random.default_rng(0).uniform(size=(3, 28, 28, 1))
     writer = summaries.SummaryWriter(tmp_path)
-    writer.layers(network, images.astype("float32"), step=4)
+    images = images.astype("float32")
+    verbose_summaries.write_layers(writer, network, images, step=4)
     found = scalars(tmp_path)
     for weight in network.trainable_weights:
         values = keras.ops.convert_to_numpy(weight)
@@ -64,7 +65,7 @@ def test_statistics_of_weights_and_activations(tmp_path):
         ):
             tag = f"{tf1_name(weight)}/{name}"
             assert found[tag][4] == pytest.approx(value, abs=1e-6)
-    activations = network.activations(images.astype("float32"))
+    activations = network.activations(images)
     shares = []
     for name, tensor in activations.items():
         share = (keras.ops.convert_to_numpy(tensor) == 0).mean()

@@ -98,9 +98,9 @@ def _efficient_capsule(layers):
         "primary_atoms": primary_atoms,
         "remake": bool(decoder),
     }
+    blocks = [a | b for a, b in zip(convolutions, norms, strict=True)]
     arrays = [
-        *_in_order(convolutions, "kernel", "bias"),
-        *_in_order(norms, "gamma", "beta", *statistics),
+        *_in_order(blocks, "kernel", "bias", "gamma", "beta", *statistics),
         *(primary["kernel"][:, :, 0], primary["bias"]),
         *(votes["W"], votes["b"][..., 0]),
         *_in_order(decoder, "kernel", "bias"),

@@ -492,25 +492,17 @@ def test_evaluations_use_the_average_of_the_weights(averaged):
     assert np.abs(averages[0] - weights[0]).max() > 1e-4
 
 
-def test_averages_are_those_of_a_training_without_a_break(averaged, tmp_path):
-    whole = small(tmp_path, hparams_override=AVERAGED, max_steps=4)
-    experiment.run(whole)
-    assert_same_state(at(averaged, 4), at(tmp_path, 4))
-
-
-def test_a_training_with_averages_goes_on_with_averages(averaged, tmp_path):
-    done = shutil.copytree(averaged, tmp_path / "done")
+def test_trainings_go_on_with_averages_or_start_from_them(averaged, tmp_path):
+    whole, new = tmp_path / "whole", tmp_path / "new"
+    experiment.run(small(whole, hparams_override=AVERAGED, max_steps=4))
+    assert_same_state(at(averaged, 4), at(whole, 4))
     with pytest.raises(UserError, match="only one has `ema`"):
-        experiment.run(small(done, max_steps=5))
-
-
-def test_without_the_state_of_the_optimizer_averages_are_the_weights(
-    averaged, tmp_path
-):
+        experiment.run(small(whole, max_steps=5))
+    # Without the state of the optimizer.
     source = {"init_checkpoint": str(at(averaged, 4)), "max_steps": 1}
     still = f"{SMALL},learning_rate=1e-6"
-    experiment.run(small(tmp_path, hparams_override=still, **source))
-    started, averages = weights_at(tmp_path, 1), weights_at(averaged, 4)
+    experiment.run(small(new, hparams_override=still, **source))
+    started, averages = weights_at(new, 1), weights_at(averaged, 4)
     for weight, average in zip(started, averages, strict=True):
         np.testing.assert_allclose(weight, average, atol=2e-6)
 

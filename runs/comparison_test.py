@@ -116,48 +116,39 @@ def test_runs_are_kept_and_other_settings_refused(tmp_path, trained, capsys):
             compare(Settings(**{**settings, "steps": steps}), DIGITS, others)
 
 
-def test_results_on_other_images_are_not_repeated(tmp_path, trained):
-    images = np.zeros((4, 28, 28), "uint8")
-    np.save(tmp_path / "x_test", images)
+def test_files_and_folders_that_do_not_fit_are_refused(tmp_path, trained):
+    np.save(tmp_path / "x_test", np.zeros((4, 28, 28), "uint8"))
     np.save(tmp_path / "y_test", np.arange(4))
     data = Config(dataset="arrays", data_dir=str(tmp_path))
-    settings = {"models": "baseline", "output_dir": str(tmp_path / "out")}
+    folder = tmp_path / "out"
+    settings = Settings(models="baseline", steps=4, output_dir=str(folder))
     for _ in range(2):
-        compare(Settings(**settings, steps=4), data)
+        compare(settings, data)
     assert len(trained) == 1
     np.save(tmp_path / "y_test", np.arange(4)[::-1])
     with pytest.raises(UserError, match="baseline on other images"):
-        compare(Settings(**settings, steps=4), data)
-    with (
-        sole_process(tmp_path / "out", "x"),
-        pytest.raises(UserError, match="is comparing"),
-    ):
-        compare(Settings(**settings, steps=4), data)
-
-
-def test_an_edited_comparison_is_an_error(tmp_path, trained):
-    settings = Settings(models="baseline", steps=4, output_dir=str(tmp_path))
-    compare(settings, DIGITS)
-    path = tmp_path / "comparison.json"
+        compare(settings, data)
+    running = pytest.raises(UserError, match="is comparing")
+    with sole_process(folder, "x"), running:
+        compare(settings, data)
+    path = folder / "comparison.json"
     text = path.read_text().replace('"wrong": 13', '"wrong": "13"')
     path.write_text(text)
     with pytest.raises(UserError, match=r"json: .*points/0/wrong must not be"):
-        compare(settings, DIGITS)
+        compare(settings, data)
     assert path.read_text() == text
 
 
 def test_minutes_become_steps_once(tmp_path, trained, monkeypatch, capsys):
     measured = []
-    monkeypatch.setattr(
-        runner, "measure_speed", lambda _, steps: measured.append(steps) or 8.0
-    )
-    settings = Settings(
-        models="baseline",
-        output_dir=str(tmp_path),
-        minutes=5.0,
-        points=4,
-        seeds=2,
-    )
+
+    def speed(_, steps):
+        measured.append(steps)
+        return 8.0
+
+    monkeypatch.setattr(runner, "measure_speed", speed)
+    sizes = {"minutes": 5.0, "points": 4, "seeds": 2}
+    settings = Settings(models="baseline", output_dir=str(tmp_path), **sizes)
     compare(settings, DIGITS)
     assert measured == [30, 240]  # a tenth of the time
     steps = [(config.max_steps, config.save_step) for config in trained]

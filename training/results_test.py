@@ -134,13 +134,13 @@ AVERAGES = {"macro": (11 / 12, 2 / 3, 3 / 4), "micro": (7 / 8, 7 / 11, 14 / 19)}
     ids=["singles", "pairs", "several"],
 )
 def test_text_and_documents(tmp_path, capsys, classes, lines, expected):
-    is_ensemble = classes is PAIRS
-    source = checkpoint_in(tmp_path, seconds=12.5, seed=3)
-    predictions = made(tmp_path, classes, None if is_ensemble else source)
+    source = checkpoint_in(tmp_path, seconds=12.5, seed=3), {}
+    if classes is PAIRS:  # of an ensemble
+        source = None, {"checkpoint": "run{}", "num_trials": 2}
+    predictions = made(tmp_path, classes, source[0], **source[1])
     report(predictions)
     assert capsys.readouterr().out.splitlines() == lines
-    paths = {"checkpoint": "run{}", "num_trials": 2} if is_ensemble else {}
-    report(predictions, format="json", **paths)
+    report(predictions, format="json")
     output, errors = capsys.readouterr()
     document = json.loads(output)
     assert (errors, output.count("\n")) == ("", 1)

@@ -1,6 +1,7 @@
 """Files that are missing or damaged, and packed ones, of every data set."""
 
 import gzip
+import re
 import shutil
 
 import numpy as np
@@ -32,10 +33,8 @@ def load(name, folder, split=Split.TRAIN, **settings):
 
 
 def check_error(name, folder, expected):
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UserError, match=f"^.*{re.escape(expected)}.*$"):
         load(name, folder)
-    assert expected in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -173,10 +172,9 @@ def test_training_images_are_standardized_crops_some_flipped(tmp_path):
     pipeline = splits.load("cifar10", Split.TRAIN, tmp_path)
     ((x, _),) = pipeline.training_batches(12, 0, 0, 1).as_numpy_iterator()
     numbers = []
+    view = np.lib.stride_tricks.sliding_window_view
     for image, label in zip(x[keys.IMAGES], x[keys.RECONS_LABEL], strict=True):
-        crops = np.lib.stride_tricks.sliding_window_view(
-            gray[label, ..., 0], (24, 24)
-        ).reshape(-1, 24, 24)
+        crops = view(gray[label, ..., 0], (24, 24)).reshape(-1, 24, 24)
         crops = np.concatenate([crops, crops[:, :, ::-1]])
         expected = np.stack([standardize(crop) for crop in crops])
         distances = abs(expected - image[..., 0]).max(axis=(1, 2))

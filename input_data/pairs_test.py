@@ -51,11 +51,9 @@ def test_pairs_are_merged_shifted_and_uniform(training):
 def test_the_seed_fixes_the_pairs_of_evaluation_and_nothing_else():
     settings = {"eval_size": 20, "pairs": "overlap"}
     for num_targets, differ in ((1, False), (2, True)):
+        settings["num_targets"] = num_targets
         (first, _), (other, _) = (
-            everything(
-                load_digits(num_targets=num_targets, seed=seed, **settings)
-            )
-            for seed in (0, 1)
+            everything(load_digits(seed=seed, **settings)) for seed in (0, 1)
         )
         assert (first[keys.IMAGES] != other[keys.IMAGES]).any() == differ
 

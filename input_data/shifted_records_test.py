@@ -28,17 +28,8 @@ needs_beam = pytest.mark.skipif(
 
 
 def pairs_job(folder, **changes):
-    job = Job(
-        str(folder),
-        dataset="digits",
-        split="test",
-        shift=1,
-        pad=1,
-        multi_targets=True,
-        num_pairs=3,
-        max_shard=400,
-        seed=5,
-    )
+    pairs = {"multi_targets": True, "num_pairs": 3, "max_shard": 400, "seed": 5}
+    job = Job(str(folder), "digits", "test", shift=1, pad=1, **pairs)
     return dataclasses.replace(job, **changes)
 
 
@@ -58,9 +49,8 @@ def test_reader_finds_single_digits(tmp_path, split):
     assert pipeline.spec.num_examples == len(source) * copies
     x, _ = next(pipeline.evaluation_batches(copies))
     assert (x[keys.RECONS_LABEL] == source.labels[0]).all()
-    np.testing.assert_allclose(
-        x[keys.IMAGES][copies // 2], source.images[0] / 255.0, atol=1e-6
-    )
+    middle, expected = x[keys.IMAGES][copies // 2], source.images[0] / 255
+    np.testing.assert_allclose(middle, expected, atol=1e-6)
 
 
 def test_reader_finds_shards_of_pairs(tmp_path):
@@ -69,9 +59,8 @@ def test_reader_finds_shards_of_pairs(tmp_path):
     shifted_records.generate(job)
     paths = sorted(tmp_path.iterdir())
     prefix = tmp_path / "multivalid_train_1shifted_mnist.tfrecords"
-    assert list(map(str, paths)) == [
-        f"{prefix}-{shard:05d}-of-00003" for shard in range(3)
-    ]
+    names = [f"{prefix}-{shard:05d}-of-00003" for shard in range(3)]
+    assert list(map(str, paths)) == names
     # The shards are parts of the same records.
     whole = tmp_path / "whole"
     shifted_records.generate(pairs_job(whole, **changes, max_shard=0))
@@ -159,11 +148,8 @@ def test_beam_refuses_unknown_flags(tmp_path):
 def test_files_larger_than_the_disk_are_refused(tmp_path, monkeypatch, capsys):
     job = Job(str(tmp_path), "digits", "test", shift=1)
     # 360 images, 9 offsets, 28 * 28 bytes and some more.
-    monkeypatch.setattr(
-        shifted_records.shutil,
-        "disk_usage",
-        lambda _: types.SimpleNamespace(free=2.6e6),
-    )
+    usage = types.SimpleNamespace(free=2.6e6)
+    monkeypatch.setattr(shifted_records.shutil, "disk_usage", lambda _: usage)
     with pytest.raises(UserError, match="0.0 GB free"):
         shifted_records.generate(job)
     assert "3,240 records" in capsys.readouterr().out
@@ -220,19 +206,12 @@ def parse(records):
 def test_single_digits_at_all_offsets_in_the_reference_order():
     data = some_images(3)
     examples = parse(shifted_digits(data, JOB, 0, 75))
-    for image, label in zip(data.images[..., 0], data.labels, strict=True):
-        for row in range(-2, 3):
-            for column in range(-2, 3):
-                shifted = scipy.ndimage.shift(
-                    np.pad(image, 1), (row, column), order=0
-                )
-                assert next(examples) == {
-                    "height": 9,
-                    "width": 9,
-                    "depth": 1,
-                    "label": label,
-                    "image_raw": shifted.tobytes(),
-                }
+    sizes = {"height": 9, "width": 9, "depth": 1}
+    for n, row, column in np.ndindex(3, 5, 5):
+        image, offset = np.pad(data.images[n, ..., 0], 1), (row - 2, column - 2)
+        raw = scipy.ndimage.shift(image, offset, order=0).tobytes()
+        expected = {**sizes, "label": data.labels[n], "image_raw": raw}
+        assert next(examples) == expected
 
 
 def test_pairs_are_exact_in_number_and_different_in_class():

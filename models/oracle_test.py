@@ -16,16 +16,13 @@ RNG = np.random.default_rng(2)
 
 
 @pytest.mark.parametrize(
-    ("size", "strides", "kernel"),
-    [
-        (28, (1, 1, 1, 2), 9),  # MNIST
-        (36, (1, 1, 2, 2), 5),  # MultiMNIST
-        (48, (2, 1, 1, 2), 8),  # smallNORB
-        (96, (2, 2, 2, 2), 4),
+    ("size", "first", "strides", "kernel"),
+    [  # MNIST, MultiMNIST, smallNORB, another
+        *((28, 5, (1, 1, 1, 2), 9), (36, 5, (1, 1, 2, 2), 5)),
+        *((48, 7, (2, 1, 1, 2), 8), (96, 7, (2, 2, 2, 2), 4)),
     ],
 )
-def test_layout_of_the_published_sizes_and_of_others(size, strides, kernel):
-    first = 7 if size >= 48 else 5
+def test_layout_of_the_published_sizes(size, first, strides, kernel):
     expected = (first, 3, 3, 3), strides, (kernel, kernel)
     assert layout(size, size) == expected
 
@@ -59,12 +56,10 @@ def test_efficient_capsules_equal_numpy(normalization):
     def copies(name):
         return [np.stack([w, w]) for w in layer(name).get_weights()]
 
-    primary = numpy_oracle.depthwise_capsule(
-        hidden, *copies("primary_capsule"), 2
-    )
-    capsules = numpy_oracle.self_attention_capsule(
-        primary, *copies("class_capsule")
-    )
+    oracle = numpy_oracle.depthwise_capsule
+    primary = oracle(hidden, *copies("primary_capsule"), 2)
+    oracle = numpy_oracle.self_attention_capsule
+    capsules = oracle(primary, *copies("class_capsule"))
     np.testing.assert_allclose(outputs[keys.CAPSULES], capsules, atol=1e-5)
     lengths = np.linalg.norm(capsules, axis=-1)
     np.testing.assert_allclose(outputs[keys.LOGITS], lengths, atol=1e-5)
@@ -132,28 +127,25 @@ def test_matrix_capsules_equal_numpy():
         layer = model.network.get_layer(name)
         return [w.astype("float64") for w in layer.get_weights()]
 
-    def route(poses, activations, beta_u, beta_a, votes):
+    def route(capsules, beta_u, beta_a, votes):
         betas = (beta_u[None], 1000 * beta_a[None])
-        out, _ = em_oracle.layer(
-            poses, activations, *betas, *votes, num_routing=2
-        )
-        return out
+        out, _ = em_oracle.layer(*capsules, *betas, *votes, num_routing=2)
+        return out[..., :16], out[..., 16]
 
     kernel, biases = weights("conv1")
     hidden = numpy_oracle.convolution(x, kernel, 2, "VALID")
     hidden = np.maximum(hidden + biases, 0)
     pose_weights, pose_biases, kernel, biases = weights("primary_capsules")
     poses = (hidden @ pose_weights + pose_biases).reshape(1, 7, 7, 2, 16)
-    activations = 1 / (1 + np.exp(-(hidden @ kernel + biases)))
+    capsules = poses, 1 / (1 + np.exp(-(hidden @ kernel + biases)))
     for name, strides in (("conv_capsules1", 2), ("conv_capsules2", 1)):
         kernel, *betas = weights(name)
-        votes = em_oracle.conv_votes(poses, kernel[None], strides, "VALID")
-        out = route(poses, activations, *betas, votes)
-        poses, activations = out[..., :16], out[..., 16]
+        rule = kernel[None], strides, "VALID"
+        votes = em_oracle.conv_votes(capsules[0], *rule)
+        capsules = route(capsules, *betas, votes)
     kernel, *betas = weights("class_capsules")
-    votes = em_oracle.class_votes(poses, kernel[None], True)
-    out = route(poses, activations, *betas, votes)
-    poses, activations = out[:, 0, 0, :, :16], out[:, 0, 0, :, 16]
+    votes = em_oracle.class_votes(capsules[0], kernel[None], True)
+    poses, activations = (x[:, 0, 0] for x in route(capsules, *betas, votes))
     np.testing.assert_allclose(found[keys.LOGITS], activations, atol=1e-4)
     np.testing.assert_allclose(found[keys.CAPSULES], poses, 1e-3, 1e-4)
 

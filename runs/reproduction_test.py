@@ -51,13 +51,9 @@ def test_results_are_written_once(tmp_path, monkeypatch, capsys):
     experiment = dataclasses.replace(EXPERIMENTS["shared-capsule"], members=2)
     monkeypatch.setitem(EXPERIMENTS, "shared-capsule", experiment)
     (tmp_path / "data" / "mnist").mkdir(parents=True)
-    settings = Settings(
-        data_dir=f"{tmp_path}/data",
-        dtype_policy="mixed_bfloat16",
-        output_dir=f"{tmp_path}/out",
-        seeds="0,1",
-        work_dir=f"{tmp_path}/work",
-    )
+    names = {"data_dir": "data", "output_dir": "out", "work_dir": "work"}
+    folders = {flag: f"{tmp_path}/{name}" for flag, name in names.items()}
+    settings = Settings(dtype_policy="mixed_bfloat16", seeds="0,1", **folders)
     for is_done in (False, True):
         reproduce(["shared-capsule"], settings)
         output = capsys.readouterr().out

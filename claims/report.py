@@ -121,7 +121,6 @@ def _measures(results):
 
 
 def _three(measure, networks):
-    """The lowest, middle and highest severity that changes images."""
     common = set.intersection(*map(set, networks))
     changing = common - {1 if measure == "scale" else 0}
     some = sorted(changing or common)

@@ -149,7 +149,6 @@ def _load(evaluator, place, checkpoint):
 
 
 def _digest(model, *parts):
-    """SHA-256 of a network and of `parts`, the settings and arrays of tests."""
     sha256 = hashlib.sha256(f"{_VERSION} {model.name} {model.hparams}".encode())
     for part in (*parts, *model.get_weights()):
         sha256.update(np.asarray(part).tobytes())

@@ -165,7 +165,6 @@ def _text(training):
 
 
 def _read(path, settings, trainings):
-    """The content of comparison.json, which must have the same settings."""
     names = "minutes", "steps", "points"
     budget = {name: getattr(settings, name) for name in names}
     if not path.exists():

@@ -31,7 +31,6 @@ def updated(text):
 
 
 def _table(title, prefix, settings_class, shared=()):
-    """A table of the fields of a class that are not in `shared`."""
     rows = []
     for name, spec in sorted(flag_specs(settings_class).items()):
         if (name, spec) in shared:

@@ -210,7 +210,6 @@ def _evaluate(config, training, step, settings):
 
 
 def _published_command(config, settings):
-    """The command of a run with variables in place of the two folders."""
     text = f"python experiment.py {flags.command_line(config)}"
     text = text.replace(f"={settings.data_dir}/", "=$DATA_DIR/")
     return text.replace(f"={settings.work_dir}/", "=$WORK_DIR/")

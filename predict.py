@@ -24,7 +24,6 @@ from common.files import atomic_write, to_json
 from config import EVAL_BATCH_SIZE, Config
 from input_data import keys
 from input_data.files import DECODING_THREADS, list_images
-from training.scores import predicted_classes
 
 
 def list_files(arguments):
@@ -74,7 +73,8 @@ def predict_files(files, network, prepare, num_targets, unreadable):
             if images:
                 logits = network.predict_on_batch(np.stack(images))[keys.LOGITS]
                 for name, values in zip(names, logits, strict=True):
-                    yield name, predicted_classes(values, num_targets), values
+                    classes = keys.predicted_classes(values, num_targets)
+                    yield name, classes, values
 
 
 def print_table(predictions, files, names, num_targets, kind):

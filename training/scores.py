@@ -1,10 +1,4 @@
-"""Right and wrong predictions.
-
-The `num_targets` classes with the largest logits are predicted. Of classes with
-equal logits, the one with the lower index comes first. If `num_targets` is
-`SEVERAL_LABELS`, all classes with a logit above `PRESENT_LENGTH` are predicted.
-In `Predictions`, no class is predicted for an example with a non-finite logit.
-"""
+"""Right and wrong predictions."""
 
 import dataclasses
 import functools
@@ -12,7 +6,7 @@ import typing
 
 import numpy as np
 
-from input_data.keys import PRESENT_LENGTH, SEVERAL_LABELS
+from input_data import keys
 
 _BLOCK_ROWS = 2**14
 
@@ -61,17 +55,9 @@ class Score:
             for count in (self.correct, self.confident)
         )
         return (
-            f"Both classes right: {correct}; and both above {PRESENT_LENGTH}: "
-            f"{confident}"
+            f"Both classes right: {correct}; "
+            f"and both above {keys.PRESENT_LENGTH}: {confident}"
         )
-
-
-def predicted_classes(logits, num_targets):
-    """List of the predicted classes for logits [classes], likeliest first."""
-    order = np.argsort(-logits, kind="stable")
-    if num_targets == SEVERAL_LABELS:
-        return order[logits[order] > PRESENT_LENGTH].tolist()
-    return order[:num_targets].tolist()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,7 +81,7 @@ class Predictions:
     def score(self):
         present = self.labels > 0
         almost = (present & self.predicted).any(axis=-1)
-        is_long = self.logits > PRESENT_LENGTH
+        is_long = self.logits > keys.PRESENT_LENGTH
         confident = self._is_right & (is_long | ~present).all(axis=-1)
         counts = [int(c.sum()) for c in (self._is_right, almost, confident)]
         loss = None if self.losses is None else float(self.losses[:, 0].mean())
@@ -103,16 +89,8 @@ class Predictions:
 
     @functools.cached_property
     def predicted(self):
-        """Which classes are predicted, bool [N, classes]."""
-        num_targets = self.pipeline.spec.num_targets
-        if num_targets == SEVERAL_LABELS:
-            predicted = self.logits > PRESENT_LENGTH
-        else:
-            predicted = np.zeros(self.logits.shape, bool)
-            for _ in range(num_targets):
-                others = np.where(predicted, -np.inf, self.logits)
-                largest = np.argmax(others, axis=-1, keepdims=True)
-                np.put_along_axis(predicted, largest, True, axis=-1)
+        """`keys.predicted`; no class if a logit is infinite or NaN."""
+        predicted = keys.predicted(self.logits, self.pipeline.spec.num_targets)
         return predicted & self._is_finite[:, None]
 
     @property
@@ -151,7 +129,7 @@ class Predictions:
             spurious = np.column_stack([spurious, np.maximum(excess, 0)])
             totals = np.maximum(spurious.sum(axis=-1, keepdims=True), 1)
             matrix += missed.T @ (spurious / totals)
-        has_any_number = self.pipeline.spec.num_targets == SEVERAL_LABELS
+        has_any_number = self.pipeline.spec.num_targets == keys.SEVERAL_LABELS
         return matrix if has_any_number else matrix[:-1, :-1]
 
     @property

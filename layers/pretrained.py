@@ -6,12 +6,11 @@ import keras
 import numpy as np
 from keras import ops
 
-from .base_layers import Model
 from .networks.efficient_capsule import efficient_capsule
 from .reconstruction import Reconstruction
 
 
-def pretrained(name: str) -> Model:
+def pretrained(name: str) -> keras.Model:
     """Loads a trained network.
 
     "mnist" is Efficient-CapsNet with its decoder, trained on MNIST. It predicts

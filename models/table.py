@@ -12,12 +12,7 @@ from layers import networks
 from layers.losses import CLASSIFICATION_LOSSES
 from models import losses
 from models.classifier import Classifier
-from models.hparams import (
-    DECODER_FIELDS,
-    SIZES,
-    hparams_class,
-    network_fields,
-)
+from models.hparams import DECODER_FIELDS, SIZES, hparams_class, network_fields
 from models.inverted_attention_model import InvertedAttentionModel
 from models.photo_model import PhotoModel
 
@@ -44,8 +39,7 @@ class Model:
       loss: function of k-hot labels [B, classes], scores [B, classes], the
         number of previous steps (int64 [B], or None outside of training) and
         the hyper-parameters. It returns the loss of each example, [B].
-      loss_types: names that the hyper-parameter `loss_type` can have; none: the
-        model has no such hyper-parameter.
+      loss_types: values of a hyper-parameter `loss_type`, if there are any.
       several_labels: bool, whether `loss` suits images of several classes. With
         `loss_types`, only the margin loss does.
       decoder: function of (height, width, depth) that returns a layer from
@@ -68,8 +62,7 @@ class Model:
         lengths or activations of capsules.
       any_size: bool, whether the same weights fit images of every size, unless
         a hyper-parameter `share_weights` is False or `remake` is True.
-      xla: bool, whether TensorFlow uses XLA even on CPUs. XLA is faster for
-        networks of many small operations.
+      xla: bool, whether TensorFlow uses XLA even on CPUs.
       full_float32: bool, whether GPUs compute float32 products exactly.
       pretrained: bool, whether `classifier` has pretrained weights, and the
         methods of `PhotoModel` for them.

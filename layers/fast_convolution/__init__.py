@@ -18,17 +18,11 @@ from keras import backend, ops
 from ..backends import cpu_has_bfloat16_products, is_exporting, is_on_cpu
 from ..base_layers import Layer, Shape, Tensor, registered
 from .other_backends import by_patches, by_phases, has_slow_gradients
-from .toom_cook import (
-    Plan,
-    axes,
-    convolution_by_spectrum,
-    kernel_spectrum,
-)
+from .toom_cook import Plan, axes, convolution_by_spectrum, kernel_spectrum
 
 # Costs relative to one multiply-add of a matrix product: a multiply-add of the
 # direct convolution, a multiply-add of a transform, and writing and reading
-# one number of a spectrum. Measured on two AVX-512 cores in November 2026;
-# halving or doubling a number changes only choices near the break-even.
+# one number of a spectrum. Measured on two AVX-512 cores in November 2026.
 _COSTS = {
     "tensorflow": (0.9, 0.35, 30.0),
     "jax": (2.4, 1.0, 100.0),

@@ -146,10 +146,9 @@ def homogeneous_capsule(
     merge_lengths = keras.Sequential([weigh, normalize], name="merge")
     lengths = []
     for end in ends:
-        branch = HomogeneousCapsule(
-            num_classes, order, momentum, name=f"branch{end}"
-        )
-        capsules = outputs[branch.name] = branch(outputs[f"conv{end}"])
+        name = f"branch{end}"
+        branch = HomogeneousCapsule(num_classes, order, momentum, name=name)
+        capsules = outputs[name] = branch(outputs[f"conv{end}"])
         lengths.append(Length()(capsules))
     logits = ops.sum(merge_lengths(ops.stack(lengths, axis=-1)), axis=-1)
     return {**outputs, "logits": logits, "capsules": capsules}

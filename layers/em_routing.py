@@ -1,7 +1,7 @@
 """Matrix capsules with EM routing: each has a 4x4 pose and an activation.
 
-matrix_votes.py names the axes. Routing computes in float32. Logarithms of
-activations are finite, because they are computed from logits.
+matrix_votes.py names the axes. Routing computes in float32, and logarithms of
+activations from logits, which are finite.
 
 Source: G. Hinton, S. Sabour, N. Frosst, "Matrix capsules with EM routing",
 ICLR 2018, https://openreview.net/forum?id=HJWLfGWRb ("the paper" here).

@@ -1,9 +1,8 @@
 """Losses and metrics of the reference.
 
-They are functions of k-hot labels [B, O] and logits [B, O], and return float32
-[B], which training averages over the batch. Logits are capsule lengths or, for
-the baseline, the outputs of its last layer. With a label for each pixel, labels
-and logits are [B, H, W, O], and losses and metrics are [B, H, W].
+They are functions of k-hot labels [B, O] and logits [B, O], such as capsule
+lengths, and return float32 [B], which training averages over the batch. With a
+label for each pixel, labels and logits are [B, H, W, O], results [B, H, W].
 """
 
 from typing import Any
@@ -131,9 +130,8 @@ def correct(labels: Tensor, logits: Tensor, num_targets: int = 1) -> Tensor:
     """1 where the predicted classes are exactly the labels, else 0.
 
     The predicted classes are the `num_targets` with the largest logits; ties go
-    to the lower class index. If `num_targets` is 0, an example may have any
-    number of labels, and all classes with logits above 0.5 are predicted. The
-    result is 0 if any logit of the example is infinite or NaN.
+    to the lower class index. If `num_targets` is 0, they are all classes with
+    logits above 0.5. The result is 0 if any logit is infinite or NaN.
     """
     hits, needed = _num_hits(labels, logits, num_targets)
     return ops.cast(hits > needed - 0.5, "float32")

@@ -11,7 +11,7 @@ from .reconstruction import Reconstruction
 
 
 def pretrained(name: str) -> keras.Model:
-    """Loads a trained network.
+    """Loads a trained network; raises ValueError if none has this name.
 
     "mnist" is Efficient-CapsNet with its decoder, trained on MNIST. It predicts
     35 of the 10,000 test images wrongly. The weights are rounded to float16;
@@ -21,9 +21,6 @@ def pretrained(name: str) -> keras.Model:
       `keras.Model` that takes images [B, 28, 28, 1], pixels in [0, 1], and
       returns a dict: logits [B, 10], the lengths of the capsules; capsules
       [B, 10, 16]; recons [B, 28, 28, 1], the reconstruction.
-
-    Raises:
-      ValueError: if there is no network of this name.
     """
     if name != "mnist":
         raise ValueError(f'`name` must be "mnist". Received: {name!r}')

@@ -27,10 +27,7 @@ class Votes(Protocol):
         """The sum over I of couplings times votes: float32 [..., O, A]."""
 
     def agreement(self, capsules: Tensor) -> Tensor:
-        """The dot products of votes with `capsules`, [..., O, A].
-
-        The result is float32 and has the shape of couplings.
-        """
+        """Dot products of votes with `capsules`: float32, as couplings."""
 
 
 class FormedVotes:
@@ -69,8 +66,8 @@ class LinearVotes:
       <votes, v> = <inputs, weights @ v>
 
     so the largest tensors have B * O * I * a entries, not B * O * I * A. On
-    CPUs the O output capsules are split into blocks, so that the tensors of a
-    block fit into the cache; at most 16, so that the graph stays small.
+    CPUs the O output capsules are split into at most 16 blocks, whose tensors
+    fit into the cache.
     """
 
     outputs_axis = -3
@@ -94,7 +91,6 @@ class LinearVotes:
         self._input_blocks = _copies(inputs_by_atom, len(self._weight_blocks))
 
     def _blocks(self, by_output):
-        """Splits [O, ...] into a list of blocks of outputs."""
         starts = range(self._block_size, self.outputs[0], self._block_size)
         return ops.split(by_output, list(starts)) if starts else [by_output]
 
@@ -135,14 +131,11 @@ class LinearVotes:
 class SharedVotes:
     """Votes with weights that all input capsules share. Couplings: [B, O, I].
 
-    Inputs are [B, I, a] and weights [1, a, O * A]. The size I may be unknown
-    and may differ between calls. The votes are never formed:
+    Inputs are [B, I, a] and weights [1, a, O * A]; I may be unknown. The votes
+    are never formed:
 
       sum over I of c * votes = (sum over I of c * inputs) @ weights
       <votes, v> = <inputs, weights @ v>
-
-    Per example, an iteration needs 2 * I * a * O + 2 * a * O * A multiply-adds;
-    forming the votes would need I * a * O * A.
     """
 
     outputs_axis = -2

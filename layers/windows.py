@@ -55,8 +55,7 @@ class Window:
         """Combines a child's entries over all windows that contain the child.
 
         `entries` [any, N, K] are for N = B * h * w windows of K = k * k * I
-        children (I types); `combine` is `ops.add` or `ops.maximum`. In the
-        returned [any, N, K], all entries of a child have the combined value.
+        children (I types); `combine` is `ops.add` or `ops.maximum`.
         """
         # Below any log density, but finite, so that differences stay finite.
         empty = 0.0 if combine is ops.add else -1e30
@@ -75,9 +74,8 @@ class Window:
             children = pad(children, (none, none, none, gap, none, gap, none))
             shape = groups, -1, height * stride, width * stride, types
             shifts = [(n, size - 1 - n) for n in (row, column)]
-            return pad(
-                ops.reshape(children, shape), (none, none, *shifts, none)
-            )
+            children = ops.reshape(children, shape)
+            return pad(children, (none, none, *shifts, none))
 
         places = itertools.product(range(size), repeat=2)
         grid = functools.reduce(combine, itertools.starmap(of_place, places))

@@ -16,12 +16,9 @@ from models.table import find_model
 
 @dataclasses.dataclass(frozen=True)
 class Architecture:
-    """Describes a network, without the values of its weights.
+    """Describes a network, without the values of its weights."""
 
-    `model` is a name of `--model`.
-    """
-
-    model: str
+    model: str  # a name of `--model`
     shape: ImageShape
     num_targets: int
     hparams: BaseHParams

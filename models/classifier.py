@@ -38,10 +38,6 @@ class Classifier(keras.Model):
       decoder: layer that maps capsules and labels to an image, or None.
       has_class_capsules: bool, whether the outputs have `capsules`.
       has_lengths: bool, whether scores are lengths or activations of capsules.
-
-    Args:
-      row: `table.Model`.
-      shape: `keys.ImageShape`.
       num_targets: int, see `keys.Spec`; `SEVERAL_LABELS` needs the margin loss.
       hparams: instance of `row.hparams`.
     """
@@ -76,8 +72,7 @@ class Classifier(keras.Model):
             self.decoder = None
             if getattr(hparams, "remake", False):
                 self.decoder = self.make_decoder(*size)
-                error = keras.metrics.Mean(name="reconstruction_error")
-                self._reconstruction_error = error
+                self._error = keras.metrics.Mean(name="reconstruction_error")
             self.functional()  # builds the decoder
         self.built = True
         if decay := getattr(hparams, "weight_decay", 0):
@@ -147,7 +142,7 @@ class Classifier(keras.Model):
         cost, error, total = self.example_losses(x, y, y_pred)
         self._cost.update_state(cost)
         if self.decoder is not None:
-            self._reconstruction_error.update_state(error)
+            self._error.update_state(error)
         loss = self._mean_over_batch(cost, total)
         if self.losses:  # regularizers and `add_loss` of layers
             loss = loss + super().compute_loss()

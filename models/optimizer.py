@@ -69,9 +69,9 @@ def orthogonalize(matrix, scale):
     For a float32 `matrix` M = U S V' (singular value decomposition) it returns
     scale * U f(S) V'. f divides S by the Frobenius norm of M; then five
     Newton-Schulz iterations (https://kellerjordan.github.io/posts/muon, Jordan
-    2024) map all but the smallest values to between 0.7 and 1.2. The iterations
-    update M M' or M' M, the smaller one: only two products, not ten, have the
-    factor M. Products in TF32 would give a relative error of about 0.1.
+    2024) map all but the smallest values to between 0.7 and 1.2. They update
+    the smaller one of M M' and M' M: only two products have the factor M.
+    Products in TF32 would give a relative error of about 0.1.
     """
     rows, columns = matrix.shape
     product = "ri,rj->ij" if rows >= columns else "ir,jr->ij"
@@ -96,9 +96,8 @@ class Muon(Adam):
     The momentum of a kernel becomes a matrix by flattening all axes but the
     last; Muon orthogonalizes it (Jordan 2024). Updates are scaled as by Liu et
     al. 2025 (https://arxiv.org/abs/2502.16982), so that learning rates for Adam
-    suit Muon. Muon can continue from Adam's state, and Adam from Muon's state.
-
-    Unlike Keras' Muon, this one leaves dense kernels to Adam, to save time.
+    suit Muon. Either can continue from the other's state. Unlike Keras' Muon,
+    this one leaves dense kernels to Adam, to save time.
     """
 
     def __init__(self, *args, **kwargs):
@@ -129,9 +128,9 @@ OPTIMIZERS = {"adam": Adam, "muon": Muon}
 def make_schedule(model, max_steps=None):
     """The learning-rate schedule that `schedule` of the hyper-parameters names.
 
-    "exponential" is max(1e-6, learning_rate * decay_rate^(step / decay_steps)),
-    as in the reference; `schedule` of the model's row can change it. "cosine"
-    and "linear" require `max_steps` and reach 0 at this step.
+    "exponential" is max(1e-6, learning_rate * decay_rate^(step / decay_steps));
+    `schedule` of the model's row can change it. "cosine" and "linear" require
+    `max_steps` and reach 0 at this step.
     """
     hparams = model.hparams
     rate = hparams.learning_rate

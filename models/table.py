@@ -9,7 +9,6 @@ from common.errors import UserError
 from common.flags import field, is_external, require_known
 from common.own_code import import_named
 from layers import networks
-from layers.losses import CLASSIFICATION_LOSSES
 from models import losses
 from models.classifier import Classifier
 from models.hparams import DECODER_FIELDS, SIZES, hparams_class, network_fields
@@ -50,8 +49,7 @@ class Model:
         fields for the network's arguments.
       bounds: dict from hyper-parameter to arguments of `field`.
       defaults: dict from shared hyper-parameters to other defaults.
-      presets: dict from name to a dict of values, for preset=NAME.
-      unused: names of the reference's hyper-parameters that are ignored.
+      presets, unused: see `BaseHParams`.
       schedule: dict of the options of `FlooredExponentialDecay`.
       adam_epsilon: float, epsilon of Adam.
       decayed_axes: int, fewest axes of weights that `weight_decay` applies to.
@@ -64,8 +62,8 @@ class Model:
         a hyper-parameter `share_weights` is False or `remake` is True.
       xla: bool, whether TensorFlow uses XLA even on CPUs.
       full_float32: bool, whether GPUs compute float32 products exactly.
-      pretrained: bool, whether `classifier` has pretrained weights, and the
-        methods of `PhotoModel` for them.
+      pretrained: bool, whether `classifier` has the methods of `PhotoModel` for
+        pretrained weights.
       classifier: class, a subclass of `Classifier` for what is no graph.
     """
 
@@ -120,8 +118,7 @@ class Model:
 def find_model(name):
     """The `Model` of a name: a key of `MODELS`, or MODULE:NAME.
 
-    MODULE is in the working directory or on PYTHONPATH. Raises UserError for
-    other names.
+    MODULE is in the working directory or on PYTHONPATH. Raises UserError.
     """
     if not is_external(name):
         require_known("model", name, sorted(MODELS))
@@ -138,7 +135,9 @@ def weight_decay(default, weights="kernels"):
     return {"weight_decay": field(default, text, at_least=0)}
 
 
-REFERENCE_LOSSES = tuple(CLASSIFICATION_LOSSES)  # the first one is margin
+REFERENCE_LOSSES = tuple(
+    layers.CLASSIFICATION_LOSSES
+)  # the first one is margin
 NO_DECAY = {"decay_rate": 1.0}
 KERAS_EPSILON = 1e-7  # Keras' default, which many authors use
 

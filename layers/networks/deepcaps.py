@@ -239,7 +239,7 @@ def deepcaps(
         keras.layers.Reshape((-1, CELL_ATOMS[-1]))(outputs[cell])
         for cell in ("cell4", "cell3")
     ]
-    primary = keras.layers.Concatenate(axis=1)(flat)
+    primary = outputs["primary"] = keras.layers.Concatenate(axis=1)(flat)
     # Glorot-uniform for a kernel of the shape [O, I, A, a].
     scale = 2 * class_atoms / (class_atoms + CELL_ATOMS[-1])
     glorot = keras.initializers.VarianceScaling(scale, "fan_out", "uniform")
@@ -248,7 +248,6 @@ def deepcaps(
         kernel_initializer=glorot,
         name="classes",
     )
-    outputs["primary"] = primary
     outputs["classes"] = outputs["capsules"] = layer(primary)
     layer.biases.assign(keras.initializers.GlorotUniform()(layer.biases.shape))
     return outputs

@@ -1,7 +1,6 @@
 """Efficient-CapsNet: primary capsules, self-attention routing, the network.
 
-Axes: B batch, I input capsules with `a` atoms each, O output capsules with `A`
-atoms each. Axes of atoms are always last.
+Axes: B batch, I input capsules with `a` atoms, O output capsules with A atoms.
 
 Source: V. Mazzia, F. Salvetti, M. Chiaberge, "Efficient-CapsNet: capsule
 network with self-attention routing", Scientific Reports 11, 14634 (2021),
@@ -142,8 +141,7 @@ class SelfAttentionCapsule(CapsuleLayer):
     """Fully connected capsules with self-attention routing.
 
     votes[b, o, i, :] = inputs[b, i, :] @ weights[o, i, :, :]. The votes are
-    routed by `self_attention_routing`, without iterations. Input capsules whose
-    mask is False cast no votes.
+    routed by `self_attention_routing`; masked input capsules cast no votes.
 
     Weights: `weights` [O, I, a, A], initially `he_normal` with the fan-in
     O * I * a, and `biases` [O, I] of the couplings, initially 0.

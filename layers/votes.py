@@ -27,10 +27,7 @@ class Votes(Protocol):
         """The sum over I of couplings times votes: float32 [..., O, A]."""
 
     def agreement(self, capsules: Tensor) -> Tensor:
-        """The dot products of votes with `capsules`, [..., O, A].
-
-        The result is float32 and has the shape of couplings.
-        """
+        """Dot products of votes with `capsules`: float32, as couplings."""
 
 
 class FormedVotes:
@@ -69,8 +66,8 @@ class LinearVotes:
       <votes, v> = <inputs, weights @ v>
 
     so the largest tensors have B * O * I * a entries, not B * O * I * A. On
-    CPUs the O output capsules are split into blocks, so that the tensors of a
-    block fit into the cache; at most 16, so that the graph stays small.
+    CPUs the O output capsules are split into at most 16 blocks, whose tensors
+    fit into the cache.
     """
 
     outputs_axis = -3
@@ -94,7 +91,6 @@ class LinearVotes:
         self._input_blocks = _copies(inputs_by_atom, len(self._weight_blocks))
 
     def _blocks(self, by_output):
-        """Splits [O, ...] into a list of blocks of outputs."""
         starts = range(self._block_size, self.outputs[0], self._block_size)
         return ops.split(by_output, list(starts)) if starts else [by_output]
 
@@ -130,6 +126,45 @@ class LinearVotes:
         blocks = self._weight_blocks, self._input_blocks
         results = map(function, self._blocks(by_output), *blocks)
         return ops.concatenate(list(results))
+
+
+class SharedVotes:
+    """Votes with weights that all input capsules share. Couplings: [B, O, I].
+
+    Inputs are [B, I, a] and weights [1, a, O * A]; I may be unknown. The votes
+    are never formed:
+
+      sum over I of c * votes = (sum over I of c * inputs) @ weights
+      <votes, v> = <inputs, weights @ v>
+    """
+
+    outputs_axis = -2
+
+    def __init__(self, inputs: Tensor, weights: Tensor, num_outputs: int):
+        self.outputs = num_outputs, weights.shape[-1] // num_outputs
+        self.dtype = inputs.dtype
+        self._inputs = inputs
+        by_output = ops.reshape(weights, (-1, *self.outputs))
+        self._weights = ops.transpose(by_output, (1, 0, 2))  # [O, a, A]
+
+    def sum(self) -> Tensor:
+        total = ops.sum(ops.cast(self._inputs, "float32"), axis=1)
+        total = ops.cast(total, self.dtype)  # [B, a]
+        product = ops.matmul(total, self._weights)  # [O, B, A]
+        return ops.cast(ops.transpose(product, (1, 0, 2)), "float32")
+
+    def agreement(self, capsules: Tensor) -> Tensor:
+        v = ops.cast(ops.transpose(capsules, (1, 0, 2)), self.dtype)
+        product = ops.matmul(v, ops.swapaxes(self._weights, 1, 2))
+        product = ops.transpose(product, (1, 0, 2))  # [B, O, a]
+        agreement = ops.matmul(product, ops.swapaxes(self._inputs, 1, 2))
+        return ops.cast(agreement, "float32")
+
+    def weighted_sum(self, couplings: Tensor) -> Tensor:
+        c = ops.cast(couplings, self.dtype)
+        weighted = ops.transpose(ops.matmul(c, self._inputs), (1, 0, 2))
+        product = ops.matmul(weighted, self._weights)  # [O, B, A]
+        return ops.cast(ops.transpose(product, (1, 0, 2)), "float32")
 
 
 def _copies(tensor, count):

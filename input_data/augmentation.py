@@ -49,8 +49,7 @@ def augment(images, seed, step):
     """
     seed = step_seed(seed, Stream.AUGMENTATION, step)
     seeds = tf.random.experimental.stateless_split(seed, 4)
-    images = tf.cast(images, tf.float32)
-    images = rotate_half(images, seeds[0])
+    images = rotate_half(tf.cast(images, tf.float32), seeds[0])
     images = move_within_margins(images, seeds[1])
     images = squeeze_at_random(images, seeds[2])
     images = erase_square(images, seeds[3])
@@ -164,9 +163,9 @@ def random_crop(images, size, seed):
 def random_resized_crop(images, least_area, seed):
     """Crops uint8 images at random and resizes the crops to the images' size.
 
-    A crop's share of the image's area is uniform in [least_area, 1). Its aspect
-    ratio is the image's ratio times a factor, log-uniform in [3/4, 4/3] and
-    clipped so that the crop fits. Szegedy et al. (2015) use `least_area` 0.08.
+    A crop's share of the image's area is uniform in [least_area, 1). A factor,
+    log-uniform in [3/4, 4/3] and clipped so that the crop fits, changes the
+    aspect ratio. Szegedy et al. (2015) use `least_area` 0.08.
     """
     _, height, width, _ = images.shape
     draws = tf.random.stateless_uniform((4, tf.shape(images)[0]), seed)

@@ -77,10 +77,8 @@ def open_file(path):
     Any failure in this context is a `UserError` that names the file.
     """
     is_packed = path.suffix == ".gz"
-    with (
-        user_errors(path),
-        (gzip.open if is_packed else open)(path, "rb") as file,
-    ):
+    open_any = gzip.open if is_packed else open
+    with user_errors(path), open_any(path, "rb") as file:
         yield file
         while is_packed and file.read(_BLOCK):  # the checksum is at the end
             pass
@@ -91,10 +89,8 @@ def decode_image(content, name, color, invert=False):
 
     `content` holds the file's bytes; `name` is its name in messages. `invert`
     makes dark pixels bright but keeps transparent pixels black. Returns uint8
-    [H, W, 3] if `color`, else [H, W, 1].
-
-    Raises UserError if the file is not an image, is damaged, or has more pixels
-    than Pillow allows.
+    [H, W, 3] if `color`, else [H, W, 1]. Raises UserError if the file is no
+    image, is damaged, or has more pixels than Pillow allows.
     """
     with user_errors(name):
         # Only `verify` reads the checksums of PNG files; it ends the use.

@@ -41,16 +41,15 @@ def select(split, images, num_held_out=None):
     default a fifth but at least 1 and at most 10,000 (the reference's number),
     VALID_TRAIN the others. Both get a digest of all `images` as a fingerprint.
     """
+    if not split.is_held_out:
+        return images
     count = num_held_out or min(10_000, max(1, len(images) // 5))
-    if split.is_held_out:
-        if len(images) <= count:
-            raise UserError("--validate needs more training images")
-        # The first division counts: the test images, if they are divided, too.
-        if "validation_images" not in images.fingerprints:
-            value = digest(images.images)[:16]
-            images.fingerprints["validation_images"] = value
-        return images[:-count] if split.is_training else images[-count:]
-    return images
+    if len(images) <= count:
+        raise UserError("--validate needs more training images")
+    # The first division counts: the test images, if they are divided, too.
+    if "validation_images" not in images.fingerprints:
+        images.fingerprints["validation_images"] = digest(images.images)[:16]
+    return images[:-count] if split.is_training else images[-count:]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,10 +115,9 @@ def shards_of(data_dir):
 
 
 def load(config, train):
-    """Loads the `Pipeline` of a resolved `Config`, see `resolve`.
+    """Loads the `Pipeline` of a resolved `Config` for training or evaluation.
 
-    It is for training if `train`, else for evaluation. Raises UserError for
-    missing or damaged files.
+    Raises UserError for missing or damaged files.
     """
     # Imported here, so that flags are parsed without TensorFlow.
     import tensorflow as tf
@@ -143,12 +141,11 @@ def load(config, train):
             read = import_named("--dataset", name)
         else:
             read = importlib.import_module(f"input_data.datasets.{name}").load
-        parts = (
-            (Split.VALID_TEST, Split.VALID_TRAIN)
-            if config.validate
-            else (Split.TEST, Split.TRAIN)
-        )
-        pipeline = read(parts[train], config)
+        if config.validate:
+            split = Split.VALID_TRAIN if train else Split.VALID_TEST
+        else:
+            split = Split.TRAIN if train else Split.TEST
+        pipeline = read(split, config)
     from input_data.pipeline import Pipeline
 
     if not isinstance(pipeline, Pipeline):

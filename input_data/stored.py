@@ -17,10 +17,10 @@ _BLOCK_ROWS = 512
 class StoredRows:
     """An array [N, ...] of which only the rows in use are in memory.
 
-    Indexing with a slice or with indices selects rows but reads nothing.
-    `numpy.asarray` reads the selected rows. `read(items)` returns the rows of
-    some of the `items`, an array [N] of file names or row numbers. `shape` is
-    that of a row. `describe(items)` tells rows apart faster than their digest.
+    Indexing with a slice or with indices selects rows; `numpy.asarray` reads
+    them. `read(items)` returns the rows of some of the `items`, an array [N] of
+    file names or row numbers. `shape` is that of a row. `describe(items)` tells
+    rows apart faster than their digest.
     """
 
     def __init__(self, items, shape, dtype, read, describe=None):
@@ -155,9 +155,8 @@ class KeptRows:
 
     def allocate(self):
         """Creates the file if needed; raises UserError if the disk is full."""
-        with user_errors(
-            f"{self.path}, {self.size / 1e9:.1f} GB: cannot write"
-        ):
+        name = f"{self.path}, {self.size / 1e9:.1f} GB"
+        with user_errors(f"{name}: cannot write"):
             is_new = not self.path.exists()
             try:
                 with open(self.path, "ab") as file:
@@ -175,10 +174,8 @@ class KeptRows:
         rows["values"] = values
         numbers = range(start, start + len(values))
         rows["checksum"] = self._checksums(numbers, rows["values"])
-        with (
-            user_errors(f"{self.path}: cannot write"),
-            open(self.path, "r+b") as file,
-        ):
+        writing = user_errors(f"{self.path}: cannot write")
+        with writing, open(self.path, "r+b") as file:
             file.seek(start * self._row.itemsize)
             file.write(rows)
 

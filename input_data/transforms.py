@@ -15,9 +15,7 @@ def pad_images(images, pad):
 
 
 def shift_images(images, offsets, max_shift):
-    """Moves each image by its own offset and fills with black.
-
-    out[b, y, x] = images[b, y - offsets[b, 0], x - offsets[b, 1]]
+    """Moves each image (down, right) by its own offset and fills with black.
 
     `offsets`, int32 [B, 2], are from -`max_shift` to `max_shift`.
     """
@@ -66,9 +64,9 @@ def project(images, transforms, size, interpolation, fill_mode="CONSTANT"):
     """Applies a projective transformation to each image.
 
     The output has `size` (height, width). Its pixel (x, y) is the input pixel
-    ((a x + b y + c) / k, (d x + e y + f) / k), where k = g x + h y + 1. Each
-    row of `transforms`, float32 [B, 8], holds the numbers a to h. With
-    `fill_mode` "CONSTANT", pixels from outside the input are black.
+    ((a x + b y + c) / k, (d x + e y + f) / k), where k = g x + h y + 1 and
+    `transforms`, float32 [B, 8], has a to h. With `fill_mode` "CONSTANT",
+    pixels from outside the input are black.
     """
     return tf.raw_ops.ImageProjectiveTransformV3(
         images=images,

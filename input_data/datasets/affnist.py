@@ -3,9 +3,8 @@
 Format: https://www.cs.toronto.edu/~tijmen/affNIST/, a struct affNISTdata. Each
 column of `image`, uint8 [1600, N], is an image, by rows; `label_int` is [1, N].
 
-`generate` makes such files from MNIST, with the same transformations: rotation,
-shear, scales and position are drawn uniformly. Positions keep the whole digit
-visible. The official files come from other random numbers.
+`generate` makes such files from MNIST with other random numbers. It draws
+rotation, shear, scales and a position that keeps the digit visible uniformly.
 """
 
 import pathlib
@@ -35,7 +34,6 @@ MAX_ROTATION = np.deg2rad(20.0)
 MAX_SHEAR = 0.2
 SCALE_RANGE = (0.8, 1.2)
 _BATCH_SIZE = 1000
-_HEADER = b"MATLAB 5.0 MAT-file".ljust(116)
 
 
 def load(split, config):
@@ -79,7 +77,7 @@ def generate(dataset, data_dir, split, output_dir, copies, seed):
         scipy.io.savemat(partial, {_STRUCT: fields})
         # Replaces the time in SciPy's header: equal data give equal files.
         with open(partial, "r+b") as file:
-            file.write(_HEADER)
+            file.write(b"MATLAB 5.0 MAT-file".ljust(116))
     print(f"{path}: {len(labels)} images")
 
 
@@ -112,10 +110,9 @@ def draw_matrices(generator, count):
 
 
 def draw_offsets(generator, images, matrices):
-    """Draws uniform positions that keep all ink on the canvas, float [B, 2].
+    """Draws uniform positions (x, y) of pixel (0, 0) on the canvas, [B, 2].
 
-    An offset is the canvas position (x, y) of the image's pixel (0, 0). Ink
-    larger than the canvas is centered.
+    They keep all ink on the canvas; larger ink is centered.
     """
     _, height, width, _ = images.shape
     y, x = np.mgrid[:height, :width].reshape(2, -1)

@@ -29,11 +29,7 @@ _PARTS = {"valid": "val", "validation": "val"}
 
 
 def load(split, config):
-    """The pipeline of one split; docs/data.md describes the folder.
-
-    Ignores hidden folders, __MACOSX and, in the folders of classes, hidden
-    files and files without an image's suffix.
-    """
+    """The pipeline of one split; docs/data.md describes the folder."""
     root, seed, fingerprints = pathlib.Path(config.data_dir), config.seed, {}
     folders = _folders(root)
     parts = {_PARTS.get(f.name.lower(), f.name.lower()): f for f in folders}
@@ -86,13 +82,12 @@ def divide(files, seed, purpose, root):
 
     The hash is of `seed`, `purpose` and the path relative to `root`. Two
     exceptions: of one file of a class none is held out; of several, at least
-    one is and at least one stays (those nearest to the bound). While the same
-    files are exceptions, adding or removing files leaves all others in their
-    part.
+    one is and at least one stays (those nearest to the bound). While they stay
+    the same, adding or removing files leaves all others in their part.
 
     `files` is a list of (path, class); those whose class is a list of names are
-    divided as one class. Returns the list of files that stay, the list of files
-    held out, and a digest of the names of the exceptions.
+    divided as one class. Returns the files that stay, the files held out, and a
+    digest of the names of the exceptions.
     """
     bound = 2**64 // HELD_OUT_SHARE
 
@@ -231,10 +226,8 @@ def _images(root, files, config):
         return image
 
     def read(paths):
-        images = np.empty((len(paths), *shape), np.uint8)
-        for place, image in enumerate(pool.map(decode, paths)):
-            images[place] = image
-        return images
+        images = pool.map(decode, paths)
+        return np.fromiter(images, (np.uint8, shape), len(paths))
 
     def describe(paths):
         settings = repr((color, size, method)).encode()

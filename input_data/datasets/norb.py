@@ -52,8 +52,9 @@ def load(split, config):
     data = labeled_images(path, images, labels, NUM_CLASSES, CLASS_NAMES)
     if config.viewpoints:
         angle, _, is_test_of_familiar = config.viewpoints.partition("-")
+        column, familiar = _FAMILIAR[angle]
         wants_familiar = training or bool(is_test_of_familiar)
-        chosen = is_familiar(meta, angle) == wants_familiar
+        chosen = np.isin(meta[:, column], familiar) == wants_familiar
         if not chosen.any():
             raise UserError(
                 f"{path} has no images for --viewpoints={config.viewpoints}"
@@ -61,12 +62,6 @@ def load(split, config):
         data = data[chosen]
     part = select(split, data)
     return StandardizedCrops(part, CROP_SIZE, distort, config.eval_size)
-
-
-def is_familiar(meta, angle):
-    """Which images [N] show familiar viewpoints: azimuth or elevation."""
-    column, values = _FAMILIAR[angle]
-    return np.isin(meta[:, column], values)
 
 
 def file_name(training):
@@ -94,8 +89,7 @@ def read_records(path):
             pixels = tf.io.decode_raw(values["image_raw"], tf.uint8).numpy()
             images = shrink(pixels.reshape(-1, 2, 96, 96))
             batches.append((images, values["label"], values["meta"]))
-        images, labels, meta = map(np.concatenate, zip(*batches, strict=True))
-    return images, labels, meta
+        return [*map(np.concatenate, zip(*batches, strict=True))]
 
 
 def shrink(images):
@@ -107,13 +101,10 @@ def shrink(images):
 
 
 def convert(data_dir, output_dir):
-    """Writes the records of the training and the test images.
-
-    The arguments are the flags of norb_convert.py.
-    """
-    parts = [_read_originals(data_dir, training) for training in (True, False)]
+    """Writes the records of the training and the test images."""
+    parts = {part: _read_originals(data_dir, part) for part in (True, False)}
     folder = make_folder(output_dir)
-    for training, arrays in zip((True, False), parts, strict=True):
+    for training, arrays in parts.items():
         path = folder / file_name(training)
         remove_partial(folder, path.name)
         write_records(path, map(_encode, *arrays))
@@ -147,11 +138,8 @@ def _read_originals(data_dir, training):
 
 
 def _decode(content):
-    """The array of a matrix of bytes or int32.
-
-    The header is little-endian: the type of the values, the number of axes,
-    then the length of each axis, of three axes at least.
-    """
+    # The type of the values, the number of axes, and the length of each axis,
+    # of three axes at least.
     kind, num_axes = np.frombuffer(content, "<u4", 2).tolist()
     shape = np.frombuffer(content, "<i4", num_axes, offset=8)
     start = 8 + 4 * max(3, num_axes)

@@ -60,8 +60,7 @@ def read(name, training):
 def read_smallnorb(training):
     """Reads smallnorb from TFDS, in the order in which TFDS stores examples.
 
-    Returns images uint8 [N, 2, 96, 96], labels [N] and meta [N, 4]: instance,
-    elevation, azimuth, lighting.
+    Returns images uint8 [N, 2, 96, 96], labels [N] and `norb`'s meta [N, 4].
     """
     builder = _open("smallnorb")
     with user_errors(builder.data_dir):
@@ -95,8 +94,7 @@ def _open(name, data_dir=None):
 def _read(builder, split_name, image_size=None, method=None, folder=None):
     """The `LabeledImages` of a split, resized if there is a size.
 
-    Large sets stay on disk: those in ArrayRecord files are read by index, of
-    others a decoded copy is written to `folder`.
+    Large sets stay on disk, if need be in a decoded copy in `folder`.
     """
     with user_errors(builder.data_dir):
         features = builder.info.features
@@ -128,8 +126,7 @@ def _read(builder, split_name, image_size=None, method=None, folder=None):
         if _has_index(builder):
             rows = _rows_by_index(builder, split_name, shape, fit, depends_on)
             return LabeledImages(*rows, *classes)
-        dataset = builder.as_dataset(split=split_name)
-        dataset = dataset.map(
+        dataset = builder.as_dataset(split=split_name).map(
             lambda example: (fit(example["image"]), example["label"]),
             tf.data.AUTOTUNE,
         )
@@ -155,24 +152,22 @@ def _rows_by_index(builder, split_name, shape, fit, depends_on):
     decode_image = builder.info.features["image"].decode_example
     pool = ThreadPoolExecutor(DECODING_THREADS)
 
+    def describe(rows):
+        return depends_on() + rows.tobytes()
+
     def stored_rows(shape, dtype, convert):
         def read(rows):
             with user_errors(builder.data_dir):
                 examples = source.__getitems__(rows.tolist())
                 return np.array(list(pool.map(convert, examples)))
 
-        def describe(rows):
-            return depends_on() + rows.tobytes()
-
         return StoredRows(np.arange(len(source)), shape, dtype, read, describe)
 
     images = stored_rows(
         shape, np.uint8, lambda x: fit(decode_image(x["image"])).numpy()
     )
-    labels = stored_rows((), np.int64, lambda x: x["label"])
-    if stored.is_large(images):
-        return images, labels
-    return np.asarray(images), np.asarray(labels)
+    rows = images, stored_rows((), np.int64, lambda x: x["label"])
+    return rows if stored.is_large(images) else map(np.asarray, rows)
 
 
 def _decoded_copy(path, dataset, shape):

@@ -6,6 +6,7 @@ import io
 import os
 import pathlib
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import PIL
@@ -28,8 +29,8 @@ is_hidden = re.compile(r"\.|__MACOSX$").match
 # Some editors store more metadata than Pillow allows (1 and 64 MiB).
 PngImagePlugin.MAX_TEXT_CHUNK = PngImagePlugin.MAX_TEXT_MEMORY = 2**28
 _BLOCK = 2**20  # pixels or bytes at once
-# Files that are decoded at once: each takes 10 bytes for each pixel.
-DECODING_THREADS = min(8, os.cpu_count() or 1)
+# Decodes files; each of them takes 10 bytes for each pixel.
+POOL = ThreadPoolExecutor(min(8, os.cpu_count() or 1))
 _ORIENTATION = ExifTags.Base.Orientation
 # ITU-R BT.601, as in tf.image.rgb_to_grayscale.
 _GRAY_WEIGHTS = np.array([[0.2989], [0.5870], [0.1140]], np.float32)

@@ -22,10 +22,8 @@ def read_labels(folder):
         paths = [p for p in folder.iterdir() if p.name.lower() == "labels.csv"]
     if not paths:
         return None
-    with (
-        user_errors(path := max(paths)),
-        open(path, encoding="utf-8-sig") as file,
-    ):
+    path = max(paths)
+    with user_errors(path), open(path, encoding="utf-8-sig") as file:
         lines = filter(None, (line.rstrip(", \t\n") for line in file))
         # One by one: a quote that is not closed must not swallow other lines.
         rows = [next(csv.reader([line], strict=True)) for line in lines]

@@ -5,15 +5,9 @@ import scipy.ndimage
 import tensorflow as tf
 from PIL import Image, ImageOps
 
+from input_data import transforms
 from input_data.registry import find_data_set
-from input_data.transforms import (
-    CROP,
-    DIGIT_SIZE,
-    central_crop,
-    enlarge,
-    pad_images,
-    unit_range,
-)
+from input_data.transforms import DIGIT_SIZE, enlarge
 
 SPECK_SHARE = 0.05  # of the largest piece's area, see `center`
 
@@ -60,15 +54,17 @@ def prepare_image(image, shape, config):
     with tf.device("CPU:0"):
         if photograph_size is not None:
             photograph = resize(image, photograph_size, "pad")
-            crop = tf.cast(central_crop(photograph[None], size), tf.float32)
-            return tf.image.per_image_standardization(crop)[0].numpy()
+            crop = transforms.central_crop(photograph[None], size)[0]
+            crop = tf.cast(crop, tf.float32)
+            return tf.image.per_image_standardization(crop).numpy()
         if method or image.shape[:2] != size:
             # The size before padding and cropping.
-            border = 2 * pad - CROP * config.distort
+            border = 2 * pad - transforms.CROP * config.distort
             before = [side - border for side in size]
             image = resize(image, before, method or "pad")
-            image = central_crop(pad_images(image[None], pad), size)[0]
-        return unit_range(image).numpy()
+            padded = transforms.pad_images(image[None], pad)
+            image = transforms.central_crop(padded, size)[0]
+        return transforms.unit_range(image).numpy()
 
 
 def center(ink, size, offset=(0, 0), digit_size=DIGIT_SIZE):

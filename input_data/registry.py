@@ -122,11 +122,12 @@ def load(config, train):
     # Imported here, so that flags are parsed without TensorFlow.
     import tensorflow as tf
 
+    from input_data.pairs import SeparatePairs
+    from input_data.pipeline import Pipeline
+
     # tf.data reads the images from the CPU's memory, even if there is a GPU.
     with tf.device("CPU:0"):
         if config.pairs != "overlap":
-            from input_data.pairs import SeparatePairs  # it imports TensorFlow
-
             singles = dataclasses.replace(
                 config, num_targets=1, pairs="overlap", eval_size=sys.maxsize
             )
@@ -146,8 +147,6 @@ def load(config, train):
         else:
             split = Split.TRAIN if train else Split.TEST
         pipeline = read(split, config)
-    from input_data.pipeline import Pipeline
-
     if not isinstance(pipeline, Pipeline):
         kind = type(pipeline).__name__
         raise UserError(f"--dataset={name} must give a Pipeline, not {kind}")

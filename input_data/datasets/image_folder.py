@@ -6,13 +6,12 @@ import hashlib
 import os
 import pathlib
 import unicodedata
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
 from common.errors import UserError, printable, user_errors
 from input_data.files import (
-    DECODING_THREADS,
+    POOL,
     decode_image,
     image_shape,
     is_hidden,
@@ -144,12 +143,9 @@ def _key(path, root):
 
 def _folders(root):
     with user_errors(root):
-        return sorted(
-            path
-            for path in root.iterdir()
-            # Reading a link without a target reports it.
-            if (path.is_dir() or not path.exists()) and not is_hidden(path.name)
-        )
+        paths = [p for p in sorted(root.iterdir()) if not is_hidden(p.name)]
+        # Reading a link without a target reports it.
+        return [p for p in paths if p.is_dir() or not p.exists()]
 
 
 def _classes(root, parts):
@@ -204,7 +200,6 @@ def _images(root, files, config):
     color, size, method = config.color, config.image_size, config.resize
     marks = {}
     paths = np.array([path for path, _ in files], object)
-    pool = ThreadPoolExecutor(DECODING_THREADS)
     if size is None:
         shape = image_shape(paths[0], color)
     else:
@@ -226,18 +221,18 @@ def _images(root, files, config):
         return image
 
     def read(paths):
-        images = pool.map(decode, paths)
+        images = POOL.map(decode, paths)
         return np.fromiter(images, (np.uint8, shape), len(paths))
 
     def describe(paths):
         settings = repr((color, size, method)).encode()
-        return b"".join([*pool.map(file_digest, paths), settings])
+        return b"".join([*POOL.map(file_digest, paths), settings])
 
     images = StoredRows(paths, shape, np.uint8, read, describe)
     if is_large(images):
-        marks.update(zip(paths, pool.map(file_mark, paths), strict=True))
+        marks.update(zip(paths, POOL.map(file_mark, paths), strict=True))
     if size is None and marks:
-        shapes = pool.map(lambda path: image_shape(path, color), paths)
+        shapes = POOL.map(lambda path: image_shape(path, color), paths)
         for path, found in zip(paths, shapes, strict=True):
             check(path, found)
     return images

@@ -3,10 +3,9 @@
 The idx format: http://yann.lecun.com/exdb/mnist/ (two zero bytes, the type of
 the values, the number of axes, their lengths as big-endian uint32, the values).
 
-Images in record files are already shifted and padded. To read pairs from
-PREFIX.tfrecords-00000-of-00010 etc., set `data_dir` to PREFIX.tfrecords@10.
-Validation on such pairs needs files whose names start with multivalid_train and
-multivalid_test, because pairs in the same file can share images.
+Images in record files are already shifted and padded. PREFIX.tfrecords@10 as
+`data_dir` stands for pairs in PREFIX.tfrecords-00000-of-00010 etc. Validation
+on pairs needs other files, because pairs in the same file can share images.
 """
 
 import dataclasses

@@ -4,9 +4,8 @@ A record has image_raw (the bytes of [2, 96, 96], one camera after the other),
 label, height, width, depth, and meta (instance 0 to 9, elevation 0 to 8,
 azimuth 0 to 34 in steps of two, lighting 0 to 5).
 
-Section 7 of the paper: "We resized smallNORB to 48x48 and during training
-processed random 32x32 crops of it. We passed the central 32x32 patch during
-test."
+As in section 7 of the paper, networks see random 32x32 crops in training, and
+the central 32x32 pixels in tests.
 """
 
 import pathlib

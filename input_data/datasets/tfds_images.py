@@ -6,7 +6,6 @@ import math
 import tempfile
 import urllib.error
 import urllib.request
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import tensorflow as tf
@@ -15,14 +14,13 @@ from absl import logging
 from common.errors import UserError, user_errors
 from common.files import atomic_write, make_folder
 from input_data import stored
-from input_data.files import DECODING_THREADS
+from input_data.files import POOL
 from input_data.images import LabeledImages, labeled_images, make_pipeline
 from input_data.preparation import resize
 from input_data.registry import TFDS_PREFIX, Split, select
 from input_data.stored import StoredRows, file_digest, rows_in_file
 
 _PROBE_URL = "https://storage.googleapis.com"
-_PROBE_SECONDS = 8
 
 
 def load(split, config):
@@ -86,7 +84,7 @@ def _open(name, data_dir=None):
     with user_errors(f"TFDS cannot download {name} (add --data_dir?)"):
         # Without a network TFDS tries for minutes. Any answer proves a network.
         with contextlib.suppress(urllib.error.HTTPError):
-            urllib.request.urlopen(_PROBE_URL, timeout=_PROBE_SECONDS).close()
+            urllib.request.urlopen(_PROBE_URL, timeout=8).close()
         builder.download_and_prepare()
     return builder
 
@@ -118,8 +116,8 @@ def _read(builder, split_name, image_size=None, method=None, folder=None):
 
         def depends_on():
             paths = builder.info.splits[split_name].filepaths
-            files = ThreadPoolExecutor(DECODING_THREADS).map(file_digest, paths)
-            return repr(([*files], shape, method)).encode()
+            digests = list(POOL.map(file_digest, paths))
+            return repr((digests, shape, method)).encode()
 
         label = features["label"]
         classes = label.num_classes, tuple(label.names)
@@ -150,7 +148,6 @@ def _rows_by_index(builder, split_name, shape, fit, depends_on):
     encoded = {"image": decode.SkipDecoding()}
     source = builder.as_data_source(split=split_name, decoders=encoded)
     decode_image = builder.info.features["image"].decode_example
-    pool = ThreadPoolExecutor(DECODING_THREADS)
 
     def describe(rows):
         return depends_on() + rows.tobytes()
@@ -159,7 +156,7 @@ def _rows_by_index(builder, split_name, shape, fit, depends_on):
         def read(rows):
             with user_errors(builder.data_dir):
                 examples = source.__getitems__(rows.tolist())
-                return np.array(list(pool.map(convert, examples)))
+                return np.array(list(POOL.map(convert, examples)))
 
         return StoredRows(np.arange(len(source)), shape, dtype, read, describe)
 

@@ -42,11 +42,7 @@ def random_changes(images, config, seed, step):
 
 
 def augment(images, seed, step):
-    """Augments uint8 images [B, H, W, C] as Efficient-CapsNet does on MNIST.
-
-    Rotates about half of the images by up to 30 degrees. Then moves every image
-    within its black margins, shrinks its width, and blackens 4x4 pixels.
-    """
+    """Augments uint8 images [B, H, W, C] as Efficient-CapsNet does on MNIST."""
     seed = step_seed(seed, Stream.AUGMENTATION, step)
     seeds = tf.random.experimental.stateless_split(seed, 4)
     images = rotate_half(tf.cast(images, tf.float32), seeds[0])
@@ -189,8 +185,7 @@ def random_flip(images, seed):
 def distort_colors(images, step, seed):
     """Changes brightness and then contrast of float32 images in [0, 255].
 
-    Adds one random number in [-63, 63) per image. Then scales each channel
-    about its mean, by one random factor in [0.2, 1.8) per image.
+    The contrast of an image is that of each channel about its mean.
     """
     brightness_seed = step_seed(seed, Stream.BRIGHTNESS, step)
     images += _uniform(images, brightness_seed, *BRIGHTNESS_RANGE)

@@ -137,7 +137,6 @@ def read_digits(dataset, split, data_dir):
 
 
 def _records(job, start, stop):
-    """Yields the records from `start` to `stop` - 1 as bytes."""
     data = read_digits(job.dataset, Split(job.split), job.data_dir)
     make_records = digit_pairs if job.multi_targets else shifted_digits
     return make_records(data, job, start, stop)

@@ -80,11 +80,11 @@ def file_digest(path):
 def file_mark(path, expected=None):
     """A value that changes if a file is written to or replaced.
 
-    Raises UserError if it is not the `expected` one. The time of modification
-    can be set, that of a change of the status cannot.
+    Raises UserError if it is not the `expected` one.
     """
     with user_errors(path):
         status = os.stat(path)
+    # Programs can set the time of modification, but not that of the status.
     mark = status.st_size, status.st_mtime_ns, status.st_ctime_ns
     if expected not in (None, mark):
         raise UserError(f"{path} was changed while it was in use")
@@ -92,10 +92,8 @@ def file_mark(path, expected=None):
 
 
 def read_rows(path, rows, values, offset=0):
-    """Fills `values` [B, ...] with the `rows` of a file, from byte `offset`.
-
-    They are not mapped: a mapped file that becomes shorter ends the process.
-    """
+    """Fills `values` [B, ...] with the `rows` of a file, from byte `offset`."""
+    # A mapped file that becomes shorter would end the process.
     with user_errors(path), open(path, "rb", buffering=0) as file:
         for place, row in enumerate(rows.tolist()):
             value = values[place : place + 1]
@@ -105,10 +103,7 @@ def read_rows(path, rows, values, offset=0):
 
 
 def rows_in_file(path, array, convert=np.asarray):
-    """`StoredRows` of an `array` that `numpy.memmap` made of a file.
-
-    Reading raises UserError if the file was written to in the meantime.
-    """
+    """`StoredRows` of an `array` that `numpy.memmap` made of a file."""
     mark = file_mark(path)
 
     def read(rows):
@@ -124,9 +119,9 @@ def rows_in_file(path, array, convert=np.asarray):
 class KeptRows:
     """An array [count, *shape] in the file `folder`/`name`-`digest`.
 
-    `digest` stands for everything that the rows depend on. A checksum of it,
-    the row's number and its values follows each row. So killed processes and
-    damage leave rows missing, never wrong; several processes can write at once.
+    `digest` stands for all that the rows depend on. A checksum of it, the row's
+    number and its values follows each row. So killed processes and damage leave
+    rows missing, never wrong. Several processes can write at once.
     """
 
     def __init__(self, folder, name, digest, count, shape, dtype):

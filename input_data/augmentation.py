@@ -135,10 +135,7 @@ def erase_square(images, seed):
 
 
 def distort(images, seed, step):
-    """Crops uint8 images at random to [B, H - 4, W - 4, C] and rotates them.
-
-    Each image has its own angle, up to 15 degrees; the reference has only one.
-    """
+    """Crops uint8 images by 4 pixels at random; rotates up to 15 degrees."""
     _, height, width, _ = images.shape
     crop_seed = step_seed(seed, Stream.CROP, step)
     cropped = random_crop(images, (height - CROP, width - CROP), crop_seed)
@@ -183,10 +180,7 @@ def random_flip(images, seed):
 
 
 def distort_colors(images, step, seed):
-    """Changes brightness and then contrast of float32 images in [0, 255].
-
-    The contrast of an image is that of each channel about its mean.
-    """
+    """Changes brightness, then contrast, of float32 images in [0, 255]."""
     brightness_seed = step_seed(seed, Stream.BRIGHTNESS, step)
     images += _uniform(images, brightness_seed, *BRIGHTNESS_RANGE)
     mean = tf.reduce_mean(images, axis=(1, 2), keepdims=True)

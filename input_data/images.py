@@ -100,10 +100,7 @@ def check_class_names(path, names, num_classes):
 
 
 def make_pipeline(data, config, **spec):
-    """Creates a pipeline of single images or, with two targets, of pairs.
-
-    `data` are `LabeledImages`; `**spec` sets attributes of `Pipeline.spec`.
-    """
+    """The pipeline of `LabeledImages`, with attributes `**spec` of `spec`."""
     if config.num_targets != 2:
         return SingleObjects(data, config, **spec)
     if data.labels.ndim > 1:

@@ -30,12 +30,10 @@ class KeptFeatures(Pipeline):
         size = shape.height, shape.width, shape.depth
         black = np.zeros((min(_BATCH_SIZE, count), *size), "float32")
         one = network.predict_on_batch(black)[0]
-        policy = keras.config.dtype_policy().name
-        depends_on = [
-            *(pipeline.description(), seed, num_views, name),
-            *(policy, keras.backend.backend(), keras.__version__),
-            *map(digest, network.get_weights()),
-        ]
+        depends_on = [pipeline.description(), seed, num_views, name]
+        depends_on += [keras.config.dtype_policy().name]
+        depends_on += [keras.backend.backend(), keras.__version__]
+        depends_on += map(digest, network.get_weights())
         depends_on = hashlib.sha256(repr(depends_on).encode()).hexdigest()
         rows = num_views * count, one.shape, one.dtype
         self._kept = KeptRows(folder, "features", depends_on, *rows)

@@ -74,10 +74,7 @@ class OverlappingPairs(Pipeline):
 
 
 def group_by_class(data):
-    """Sorts image indices by class, int64 [N].
-
-    Returns them, and the start and the size of each class, int64 [num_classes].
-    """
+    """Image indices sorted by class, int64 [N]; starts and sizes by class."""
     labels = np.concatenate(list(blocks(data.labels)))
     counts = np.bincount(labels, minlength=data.num_classes)
     if counts.max() == len(data):
@@ -90,10 +87,9 @@ class SeparatePairs(Pipeline):
     """Two images of different classes, one below or beside the other.
 
     J. Su (https://kexue.fm/archives/4819, 2018) uses such pairs to test
-    networks that were trained on single objects. `singles`, a `Pipeline`, gives
-    the images. A random permutation, fixed by the seed, gives each image a
-    partner; pairs of one class are left out. The target image of an object is
-    the pair's image, but black in the half that shows the other object.
+    networks that were trained on single objects. A random permutation, fixed by
+    the seed, gives each image of the `Pipeline` `singles` a partner; pairs of
+    one class are left out. In an object's target image the other half is black.
     """
 
     def __init__(self, singles, config):

@@ -67,8 +67,8 @@ def random_offsets(seed, batch_size, max_shift):
 class Pipeline:
     """One split of a data set, as batches that the module `keys` describes.
 
-    A subclass defines `training_batch` and `evaluation_batch`. Both return a
-    batch (x, y). Their argument `indices`, int64 [B], selects images or pairs.
+    A subclass defines `training_batch` and `evaluation_batch`, which return a
+    batch (x, y) of the images or pairs `indices`, int64 [B].
 
     `data` are `LabeledImages`; small arrays become tensors, others are read
     when they are taken. `size` is the network's input size (height, width). The
@@ -78,9 +78,9 @@ class Pipeline:
     def __init__(self, data, size, num_targets, num_examples, **spec):
         shape = keys.ImageShape(*size, data.images.shape[-1], data.num_classes)
         numbers = num_targets, num_examples, len(data)
-        spec["split_fingerprints"] = data.fingerprints
         names = data.class_names
         both = names, names or tuple(map(str, range(data.num_classes)))
+        spec["split_fingerprints"] = data.fingerprints
         self.spec = keys.Spec(shape, *numbers, *both, **spec)
         self._size = size
         self._images = _tensor(data.images, tf.uint8)
@@ -113,10 +113,7 @@ class Pipeline:
         return _map(tf.data.Dataset.range(start, stop), make_batch)
 
     def evaluation_batches(self, batch_size, stop=-1):
-        """Yields batches (x, y) of NumPy arrays; the last one may be smaller.
-
-        The batches contain the first `stop` examples (-1: all), in fixed order.
-        """
+        """Yields the first `stop` examples (-1: all) in batches of arrays."""
         indices = tf.data.Dataset.range(self.spec.num_examples).take(stop)
         return self._evaluated(indices.batch(batch_size))
 
@@ -182,10 +179,7 @@ def _take(rows, indices, dtype):
 
 
 def read_in_graph(read, indices, shape, dtype):
-    """`read(indices)`, an array [B, *shape], in a TensorFlow graph.
-
-    There a UserError becomes the text of an OpError, see `user_errors`.
-    """
+    """`read(indices)`, [B, *shape], in a graph; errors: see `user_errors`."""
     values = tf.numpy_function(read, [indices], dtype)
     return tf.ensure_shape(values, (*indices.shape, *shape))
 

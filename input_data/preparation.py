@@ -39,10 +39,8 @@ def prepare_image(image, shape, config):
     If training images were resized (`image_size`), the image is resized in the
     same way. Otherwise it is resized to fit the network's size or the data
     set's `photograph_size` and padded with black. A photograph is then cropped
-    to its center and standardized.
-
-    Takes uint8 [H, W, 1 or 3], the `keys.ImageShape` of the network and the
-    `Config` of its evaluation. Returns float32 [height, width, depth].
+    to its center and standardized. Takes uint8 [H, W, 1 or 3], the network's
+    `keys.ImageShape` and a `Config`. Returns float32 [height, width, depth].
     """
     if image.shape[-1] == 1:
         image = np.repeat(image, shape.depth, axis=-1)
@@ -74,10 +72,8 @@ def center(ink, size, offset=(0, 0), digit_size=DIGIT_SIZE):
     20x20 pixels and moves its center of mass to the center of the image.
     `offset` (rows, columns) moves it further, but not out of the image. A
     `digit_size` n below 20 imitates the data set `digits`: the digit is fitted
-    into n x n pixels, which are enlarged to 20x20 and centered. Specks of less
-    than 1/20 of the area of the largest connected piece do not count.
-
-    Takes uint8 [H, W], 0 where nothing is drawn, and returns uint8 [*size, 1].
+    into n x n pixels, which are enlarged to 20x20 and centered. Specks do not
+    count. Takes uint8 [H, W], where 0 is no ink; returns uint8 [*size, 1].
     """
     canvas = np.zeros((*size, 1), np.uint8)
     pieces, _ = scipy.ndimage.label(ink > 0, np.ones((3, 3)))
@@ -116,10 +112,7 @@ def edge(image):
 
 
 def remove_background(ink):
-    """Scales uint8 [H, W]: the median of the `edge` to 0, the maximum to 255.
-
-    Then values up to 127 (paper and shadows) are set to 0.
-    """
+    """Scales uint8 [H, W] from the edge's median; drops paper and shadows."""
     darkest = np.median(edge(ink))
     ink = (ink - darkest) / max(1, ink.max() - darkest)
     return np.rint(255 * np.where(ink > 0.5, ink, 0)).astype(np.uint8)

@@ -8,7 +8,6 @@ A record is a `tf.train.Example` with height, width, depth, labels and images.
 """
 
 import math
-import types
 
 import google_crc32c
 import numpy as np
@@ -51,19 +50,16 @@ def write_records(path, records):
 class RecordFiles:
     """The records of several files, numbered from 0 across all files.
 
-    The object can take the place of `LabeledImages`; its images and labels stay
-    in the files, and threads can share it. In a record, `label_keys` name int64
-    labels in [0, num_classes), and `image_keys` name images as bytes of uint8
-    pixels. All images have the same `shape` (height, width, depth). Raises
-    UserError if a file is damaged or does not have such records.
+    They can take the place of `LabeledImages`, but stay in the files. In a
+    record, `label_keys` name int64 labels in [0, num_classes), and `image_keys`
+    name images, bytes of uint8 pixels, of one `shape` (height, width, depth).
+    Raises UserError if a file is damaged or does not have such records.
     """
 
-    class_names = None
-    fingerprints = types.MappingProxyType({})  # no part is held out
-    shape = None
+    class_names = shape = None
 
     def __init__(self, paths, label_keys, image_keys, num_classes):
-        self.num_classes = num_classes
+        self.num_classes, self.fingerprints = num_classes, {}
         self._label_keys, self._image_keys = label_keys, image_keys
         self._paths, sizes = paths, []
         self._marks = {path: file_mark(path) for path in paths}
@@ -93,10 +89,9 @@ class RecordFiles:
         return int(self._ends[-1])
 
     def read(self, indices):
-        """Reads records and verifies their checksums and values.
+        """Reads and verifies labels int32 [B, keys], images [B, keys, H, W, C].
 
-        Returns labels int32 [B, keys] and images uint8 [B, keys, H, W, C]; with
-        a single key [B] and [B, H, W, C].
+        With a single key they are [B] and [B, H, W, C].
         """
         integer = tf.io.FixedLenFeature((), tf.int64)
         pixels = tf.io.FixedLenFeature((), tf.string)

@@ -115,10 +115,7 @@ def shards_of(data_dir):
 
 
 def load(config, train):
-    """Loads the `Pipeline` of a resolved `Config` for training or evaluation.
-
-    Raises UserError for missing or damaged files.
-    """
+    """Loads the `Pipeline` of a resolved `Config`, or raises UserError."""
     # Imported here, so that flags are parsed without TensorFlow.
     import tensorflow as tf
 

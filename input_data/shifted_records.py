@@ -159,9 +159,8 @@ def digit_pairs(data, job, start, stop):
     """Yields records `start` to `stop` - 1 of two overlapping digits.
 
     `data` are N `LabeledImages` of one channel. The first digit of record k is
-    image k modulo N, the second is drawn uniformly from other classes. Offsets
-    are uniform. Pixels are added, up to 255 (paper, section 6). Pairs depend on
-    `job.seed` and `job.split`.
+    image k modulo N. The second, of another class, and the offsets are uniform.
+    Pixels are added, up to 255 (paper, section 6).
     """
     order, starts, counts = group_by_class(data)
     split = list(Split).index(Split(job.split))

@@ -18,9 +18,8 @@ class StoredRows:
     """An array [N, ...] of which only the rows in use are in memory.
 
     Indexing with a slice or with indices selects rows; `numpy.asarray` reads
-    them. `read(items)` returns the rows of some of the `items`, an array [N] of
-    file names or row numbers. `shape` is that of a row. `describe(items)` tells
-    rows apart faster than their digest.
+    them. `read(items)` gives the rows, of `shape`, of some of the `items`, file
+    names or row numbers. `describe(items)` is faster than a digest of the rows.
     """
 
     def __init__(self, items, shape, dtype, read, describe=None):
@@ -78,10 +77,7 @@ def file_digest(path):
 
 
 def file_mark(path, expected=None):
-    """A value that changes if a file is written to or replaced.
-
-    Raises UserError if it is not the `expected` one.
-    """
+    """A value that changes with a file; UserError if it is not `expected`."""
     with user_errors(path):
         status = os.stat(path)
     # Programs can set the time of modification, but not that of the status.

@@ -5,7 +5,6 @@ import collections
 import hashlib
 import os
 import pathlib
-import unicodedata
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from input_data.files import (
     image_shape,
     is_hidden,
     list_images,
+    normal_form,
 )
 from input_data.images import check_class_names, labeled_images, make_pipeline
 from input_data.labels_file import read_labels
@@ -103,7 +103,7 @@ def divide(files, seed, purpose, root):
     for members in by_class.values():
         members.sort(key=place)
         drawn = bisect.bisect_left(members, bound, key=place)
-        count = max(min(drawn, len(members) - 1), min(1, len(members) - 1))
+        count = min(max(drawn, 1), len(members) - 1)
         held_out += members[:count]
         kept += members[count:]
         moved += members[min(count, drawn) : max(count, drawn)]
@@ -131,14 +131,9 @@ def _report(classes, files, held_out, purpose):
         )
 
 
-def _name(path):
-    return unicodedata.normalize("NFC", path.name)
-
-
 def _key(path, root):
     """The path below `root`, in normal form C: what is hashed."""
-    relative = "/".join(path.parts[len(root.parts) :])
-    return unicodedata.normalize("NFC", relative)
+    return normal_form("/".join(path.parts[len(root.parts) :]))
 
 
 def _folders(root):
@@ -159,7 +154,7 @@ def _classes(root, parts):
         )
     folder = parts.get("train", root)
     if several[folder] is None:
-        return sorted({_name(path) for path in _folders(folder)}), {}
+        return sorted({normal_form(f.name) for f in _folders(folder)}), {}
     classes, _ = several[folder]
     if len(classes) < 2:
         raise UserError(f"{folder}: labels.csv has too few classes: {classes}")
@@ -175,9 +170,10 @@ def _files(root, classes, several):
         return list(labels.items())
     files = []
     for folder in _folders(root):
-        if _name(folder) not in classes:
+        name = normal_form(folder.name)
+        if name not in classes:
             raise UserError(f"{folder}: the training images have no such class")
-        label = classes.index(_name(folder))
+        label = classes.index(name)
         found, others = list_images(folder)
         # If the folder is closed, reading it reports this.
         paths = [p for p in map(pathlib.Path, found) if folder in (p.parent, p)]

@@ -76,10 +76,7 @@ def _read_idx(path, num_axes):
 
 
 def single_names(split, shift):
-    """Two file names of single digits; this project writes the first.
-
-    For validation, the reference reads the first but writes the second.
-    """
+    """The name that the reference reads, then the one that it writes."""
     base = "train" if split.is_training else "test"
     return (
         f"{base}_{shift}shifted_mnist{'_valid' * split.is_held_out}.tfrecords",

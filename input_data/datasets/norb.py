@@ -2,10 +2,8 @@
 
 A record has image_raw (the bytes of [2, 96, 96], one camera after the other),
 label, height, width, depth, and meta (instance 0 to 9, elevation 0 to 8,
-azimuth 0 to 34 in steps of two, lighting 0 to 5).
-
-As in section 7 of the paper, networks see random 32x32 crops in training, and
-the central 32x32 pixels in tests.
+azimuth 0 to 34 in steps of two, lighting 0 to 5). As in section 7 of the paper,
+networks see random 32x32 crops in training, and central ones in tests.
 """
 
 import pathlib
@@ -88,14 +86,12 @@ def read_records(path):
             pixels = tf.io.decode_raw(values["image_raw"], tf.uint8).numpy()
             images = shrink(pixels.reshape(-1, 2, 96, 96))
             batches.append((images, values["label"], values["meta"]))
-        return [*map(np.concatenate, zip(*batches, strict=True))]
+        images, labels, meta = map(np.concatenate, zip(*batches, strict=True))
+    return images, labels, meta
 
 
 def shrink(images):
-    """Resizes uint8 [N, 2, 96, 96] to [N, 48, 48, 2] as TensorFlow 1 does.
-
-    TensorFlow 1 has no half-pixel centers: it takes every second pixel.
-    """
+    """Every second pixel, as TensorFlow 1 resizes: uint8 [N, 48, 48, 2]."""
     return np.ascontiguousarray(images[:, :, ::2, ::2].transpose(0, 2, 3, 1))
 
 

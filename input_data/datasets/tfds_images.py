@@ -56,10 +56,7 @@ def read(name, training):
 
 
 def read_smallnorb(training):
-    """Reads smallnorb from TFDS, in the order in which TFDS stores examples.
-
-    Returns images uint8 [N, 2, 96, 96], labels [N] and `norb`'s meta [N, 4].
-    """
+    """Images uint8 [N, 2, 96, 96], labels and meta [N, 4] in TFDS's order."""
     builder = _open("smallnorb")
     with user_errors(builder.data_dir):
         dataset = builder.as_dataset(split="train" if training else "test")
@@ -90,10 +87,7 @@ def _open(name, data_dir=None):
 
 
 def _read(builder, split_name, image_size=None, method=None, folder=None):
-    """The `LabeledImages` of a split, resized if there is a size.
-
-    Large sets stay on disk, if need be in a decoded copy in `folder`.
-    """
+    """The `LabeledImages` of a split; large ones stay on disk, in `folder`."""
     with user_errors(builder.data_dir):
         features = builder.info.features
         if not {"image", "label"} <= set(features):

@@ -12,6 +12,9 @@ from runs.pages import replace_between
 from runs.reproduction import EXPERIMENTS, Settings, reproduce, training_config
 
 TEST = {"num_examples": 40, "wrong": 9, "confident": 30}
+MACHINE = {"machine": {"backend": "b", "device": "d", "cores": 2}}
+TRAINED = {"wrong": 7, "examples": 40, "training_seconds": 9.0, **MACHINE}
+TRAINED["points"] = [{"step": step, "wrong": 7} for step in (938, 5628)]
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -37,17 +40,13 @@ def test_every_experiment_is_a_training(name):
 
 def test_results_are_written_once(tmp_path, monkeypatch, capsys):
     configs = []
-    machine = {"backend": "b", "device": "d", "cores": 2}
-    points = [{"step": step, "wrong": 7} for step in (938, 5628)]
-    trained = {"wrong": 7, "examples": 40, "points": points}
-    trained |= {"machine": machine, "training_seconds": 9.0}
 
     def run(config):
         configs.append(config)
         return [TEST, {**TEST, "wrong": 8}]
 
     monkeypatch.setattr(runner, "run", run)
-    monkeypatch.setattr(runner, "train_and_evaluate", lambda c: trained)
+    monkeypatch.setattr(runner, "train_and_evaluate", lambda c: TRAINED)
     experiment = dataclasses.replace(EXPERIMENTS["shared-capsule"], members=2)
     monkeypatch.setitem(EXPERIMENTS, "shared-capsule", experiment)
     (tmp_path / "data" / "mnist").mkdir(parents=True)
@@ -104,18 +103,16 @@ def test_the_pages_are_up_to_date():
 
 def test_other_tests_read_their_own_data(tmp_path, monkeypatch):
     configs = []
-    trained = {"wrong": 7, "points": [{"step": 938}]}
     monkeypatch.setattr(runner, "run", lambda c: configs.append(c) or [TEST])
-    monkeypatch.setattr(runner, "train_and_evaluate", lambda c: trained)
-    experiment = dataclasses.replace(
-        EXPERIMENTS["mnist-3"], other_test="affNIST", members=1
-    )
+    monkeypatch.setattr(runner, "train_and_evaluate", lambda c: TRAINED)
+    changed = {"other_test": "affNIST", "members": 1}
+    experiment = dataclasses.replace(EXPERIMENTS["mnist-3"], **changed)
     monkeypatch.setitem(EXPERIMENTS, "mnist-3", experiment)
-    folders = {
-        f"{n}_dir": str(tmp_path / n) for n in ("data", "output", "work")
-    }
-    reproduce(["mnist-3"], Settings(**folders))
-    (config,) = configs
+    names = "data", "output", "work"
+    reproduce(
+        ["mnist-3"], Settings(**{f"{n}_dir": f"{tmp_path}/{n}" for n in names})
+    )
+    config = configs[0]
     assert (config.dataset, config.eval_size) == ("affnist", 10000)
     assert config.data_dir == f"{tmp_path}/data/affnist"
     assert config.checkpoint.endswith("mnist-3/0/train/model.ckpt-938")
@@ -126,7 +123,8 @@ def test_other_tests_read_their_own_data(tmp_path, monkeypatch):
 def test_the_picture_shows_errors_by_epoch(tmp_path):
     for name, wrong in (("mnist-3", 50), ("mnist-3-muon", 30)):
         points = [{"step": 600, "wrong": 80}, {"step": 1800, "wrong": wrong}]
-        run = {"seed": 4, "batch_size": 100, "examples": 10_000}
+        run = {**TRAINED, "seed": 4, "batch_size": 100, "examples": 10_000}
+        run |= {"command": "", "steps": 1800, "others": {}}
         (tmp_path / name).mkdir()
         path = tmp_path / name / "4.json"
         path.write_text(json.dumps({**run, "points": points}))

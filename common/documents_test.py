@@ -3,7 +3,7 @@ import math
 
 import pytest
 
-from common import documents
+from common import files
 from common.errors import UserError
 from common.files import complete_rows, read_json, require, to_json
 
@@ -44,7 +44,7 @@ def test_other_types_are_refused(change, place):
 
 
 def test_a_document_without_null(tmp_path, monkeypatch):
-    monkeypatch.setitem(documents.EXAMPLES, "some", EXAMPLE)
+    monkeypatch.setitem(files.EXAMPLES, "some", EXAMPLE)
     path = tmp_path / "some.json"
     path.write_text(json.dumps({**RIGHT, "share": None}))
     assert read_json(path, "some") == RIGHT

@@ -66,10 +66,9 @@ def user_errors(prefix):
     except UserError:
         raise
     except Exception as error:
-        if isinstance(error, OSError) and error.errno:
+        if isinstance(error, OSError) and (number := error.errno):
             # Errors of host names have negative numbers.
-            number, text = error.errno, error.strerror
-            reason = os.strerror(number) if number > 0 else text
+            reason = os.strerror(number) if number > 0 else error.strerror
         else:
             line = str(error).strip().partition("\n")[0]
             reason = f"{type(error).__name__}: {line[:300]}"
@@ -85,7 +84,7 @@ def shell_command(words):
 class _Output:
     """A text stream that drops its text once this cannot be written."""
 
-    def __init__(self, stream, name=None):  # errors, if any, name it as a file
+    def __init__(self, stream, name=None):  # with a name, it raises the error
         self._stream, self._name = stream, name
 
     def __getattr__(self, attribute):
@@ -116,20 +115,22 @@ def optional_output(name=None):
 
 
 @contextlib.contextmanager
-def exit_on_user_error(command, debug=False):
+def exit_on_user_error(command, is_debug=lambda: False):
     """Prints a `UserError` as "`command`: error" and exits with status 1.
 
     After an `Interrupted`, prints how to resume the work and exits with status
-    128 + the signal's number. If `debug` is true, a `UserError` propagates.
+    128 + the signal's number. If `is_debug()`, a `UserError` propagates.
     """
     with optional_output("standard output"):
         try:
-            yield
-            sys.stdout.flush()
+            try:
+                yield
+            finally:
+                sys.stdout.flush()
         except BrokenPipeError:  # as in predict.py ... | head
             sys.exit(1)
         except (UserError, OSError) as error:
-            if debug or getattr(error, "filename", "") is None:
+            if is_debug() or getattr(error, "filename", "") is None:
                 raise
             if isinstance(error, OSError):  # a folder that may not be entered
                 error = f"{error.filename}: {error.strerror}"

@@ -11,6 +11,7 @@ that a killed process never leaves a partial one.
 
 import contextlib
 import dataclasses
+import errno
 import hashlib
 import json
 import math
@@ -45,8 +46,6 @@ _OTHER_SPLIT = {
     "validate": "training and evaluation both need --validate",
 }
 _NAME = re.compile(r"model\.ckpt-(\d+)")
-# Space for names and layout in the file of weights; 42 KB for the default.
-_HDF5_OVERHEAD = 2**20
 
 
 class DamagedError(UserError):
@@ -57,9 +56,8 @@ class DamagedError(UserError):
 class Checkpoint:
     """What a checkpoint holds apart from the weights.
 
-    `run_settings` are settings of the training that wrote it. `trained` are
-    the `trained_weights` of its network. `path` is None until the checkpoint is
-    saved.
+    `run_settings` are settings of the training that wrote it, `trained` the
+    `trained_weights` of its network. `path` is None before it is saved.
     """
 
     step: int
@@ -101,16 +99,16 @@ class Checkpoint:
             # then one average for each weight that was trained.
             first = len(make_optimizer(model, max_steps=1).variables)
             with h5py.File(path) as file:
-                averages = file["optimizer/vars"]
                 for n, index in enumerate(self.trained, first):
-                    model.weights[index].assign(averages[str(n)][()])
+                    average = file[f"optimizer/vars/{n}"][()]
+                    model.weights[index].assign(average)
 
     def check_same_data(self, config, spec):
         """Refuses evaluation on images that may have been trained on.
 
         Raises UserError if `config` and `spec` divide the checkpoint's data set
-        differently into training and other images or name its classes
-        differently, or if another data set has the same class names reordered.
+        or name its classes differently, or if another data set has the same
+        class names reordered.
         """
         recorded = {**self.run_settings, "class_names": _nfc(self.class_names)}
         names = _nfc(spec.class_names)
@@ -128,8 +126,8 @@ class Checkpoint:
         required |= spec.split_fingerprints
         # A split found by hashing must not become a split by folders.
         purposes = ("test", "validation") if config.validate else ("test",)
-        for hashed in (f"divided_for_{purpose}" for purpose in purposes):
-            if hashed in recorded:
+        for purpose in purposes:
+            if (hashed := f"divided_for_{purpose}") in recorded:
                 required.setdefault(hashed, None)
         self._require(recorded, required)
 
@@ -183,9 +181,9 @@ def read_checkpoint(path, model=None):
         if digests != (json_digest, values["sha256"]):
             raise ValueError("a checksum differs")
     except Exception as error:
-        is_missing = isinstance(error, FileNotFoundError)
-        if isinstance(error, OSError) and not is_missing:
-            raise  # what cannot be read for the moment is not damaged
+        # What cannot be read for the moment is not damaged.
+        if isinstance(error, OSError) and error.errno != errno.ENOENT:
+            raise
         raise DamagedError(f"{path}: no valid checkpoint: {error}") from error
     with user_errors(path):
         if values.get("format") != FORMAT:  # that of version 1.0.0 was 1
@@ -207,8 +205,8 @@ def read_checkpoint(path, model=None):
         hparams = cls(**given)
         architecture = Architecture(name, shape, saved["num_targets"], hparams)
         names, trained = values.get("class_names"), values["trained"]
-        arguments = values["step"], architecture, settings, names, trained
-        return Checkpoint(*arguments, path)
+    step = values["step"]
+    return Checkpoint(step, architecture, settings, names, trained, path)
 
 
 def latest_valid(directory, model=None, quarantine=False):
@@ -243,9 +241,10 @@ def save(directory, model, checkpoint, keep=0):
     with atomic_write(path) as partial:
         partial.mkdir()
         weights = partial / WEIGHTS_FILE
-        # HDF5 may end the process when the disk is full: reserve space.
+        # HDF5 may end the process when the disk is full: reserve space, with
+        # 1 MB for names and layout (42 KB for the default).
         variables = [*model.variables, *model.optimizer.variables]
-        size = 4 * sum(math.prod(v.shape) for v in variables) + _HDF5_OVERHEAD
+        size = 4 * sum(math.prod(v.shape) for v in variables) + 2**20
         with open(weights, "wb") as file:
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(file.fileno(), 0, size)

@@ -27,12 +27,13 @@ def precision_recall_f1(labels, predicted):
 def ratios_by_class(predictions):
     """List of (name, dict), one for each row of `precision_recall_f1`."""
     names = *predictions.pipeline.spec.names, "macro", "micro"
-    rows = precision_recall_f1(
-        predictions.labels > 0, predictions.predicted
-    ).tolist()
-    keys = "precision", "recall", "f1"
-    rows = (dict(zip(keys, row, strict=True)) for row in rows)
-    return list(zip(names, rows, strict=True))
+    rows = precision_recall_f1(predictions.labels > 0, predictions.predicted)
+    return [
+        (name, {"precision": precision, "recall": recall, "f1": f1})
+        for name, (precision, recall, f1) in zip(
+            names, rows.tolist(), strict=True
+        )
+    ]
 
 
 def document(images, predictions):
@@ -44,9 +45,9 @@ def document(images, predictions):
     *ratios, macro, micro = ratios_by_class(predictions)
     num_targets = predictions.pipeline.spec.num_targets
     has_any_number = num_targets == keys.SEVERAL_LABELS
+    # The matrix may have one more class: none.
     counts = predictions.labels.sum(0), np.diag(matrix), matrix.sum(0)
-    counts = (column[: len(ratios)] for column in counts)
-    by_class = zip(*counts, ratios, strict=True)
+    by_class = zip(*counts, ratios, strict=False)
     return {
         "checkpoint": str(path),
         "step": checkpoint.step if checkpoint else None,

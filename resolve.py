@@ -1,6 +1,6 @@
 """Gives every setting its value: that of a flag, of a checkpoint or a default.
 
-What comes after `resolve` takes values: no setting depends on another one.
+No later code lets a setting depend on another one.
 """
 
 import dataclasses
@@ -60,9 +60,9 @@ def inherit(config, checkpoint):
 def with_defaults(config, model="capsule", num_targets=1):
     """A `Config` in which every setting of data and model has its value.
 
-    Only `image_size` (all images have one size), `resize` (it does not apply)
-    and `viewpoints` (all) can still be None. Raises UserError for settings that
-    do not apply to the data set.
+    Only `image_size` (all have one), `resize` (it does not apply) and
+    `viewpoints` (all) can still be None. Raises UserError for settings that do
+    not apply to the data set.
     """
     # The reference's commands have no --dataset for MNIST.
     dataset = EMBEDDED if config.data_dir is None else "mnist"
@@ -97,10 +97,9 @@ def for_evaluation(config, checkpoint):
 
 
 def recorded(config):
-    """The settings that a checkpoint of a training with a `Config` stores.
+    """The settings before `with_defaults`, which checkpoints store.
 
-    They are those before `with_defaults`: an evaluation of pairs, for example,
-    has other defaults than the training.
+    An evaluation of pairs, for example, has other defaults than the training.
     """
     return {
         **{name: getattr(config, name) for name in RECORDED},

@@ -37,7 +37,7 @@ class Interrupted(BaseException):
 class StopSignal:
     """A signal handler; `number` is that of the first signal, or 0.
 
-    The work looks at `number` and stops. A second signal ends the process.
+    A second signal ends the process.
     """
 
     number = 0
@@ -45,8 +45,7 @@ class StopSignal:
     def __call__(self, number, frame):
         if self.number:
             print("Stopped without saving", file=sys.stderr, flush=True)
-            # TensorFlow would catch an exception raised in a signal handler and
-            # raise its own.
+            # TensorFlow would replace an exception of a signal handler.
             os._exit(128 + number)
         self.number = number
 
@@ -55,8 +54,8 @@ class StopSignal:
 def user_errors(prefix):
     """Turns any exception into a `UserError` that begins with `prefix`.
 
-    Put it around only the library call that can fail because of a user's file,
-    flag or value, and name that in the prefix: the path of a file to read.
+    Put it around only the call that can fail because of a user's file, flag or
+    value, and name that in the prefix: the path of a file to read.
     """
     try:
         is_known = os.path.isfile(prefix) or os.path.isdir(prefix)
@@ -147,8 +146,8 @@ def exit_on_user_error(command, is_debug=lambda: False):
 def handling_signals(handler):
     """Calls `handler(number, frame)` for SIGTERM, Ctrl-C and other signals.
 
-    An ignored SIGHUP, as under nohup, stays ignored. Outside the main thread,
-    where Python allows no signal handlers, the context does nothing.
+    An ignored SIGHUP, as under nohup, stays ignored. Python allows handlers
+    only in the main thread.
     """
     is_main = threading.current_thread() is threading.main_thread()
     before = {

@@ -119,9 +119,9 @@ def write_json(path, values):
 
 
 def complete_rows(path, *kinds):
-    """The lines below the header of a CSV file with columns of these types.
+    """The complete lines of a CSV file with columns of these types.
 
-    Half a last line is left out: a process writes it, or was killed then.
+    A process may be writing the last one, or was killed then.
     """
     with user_errors(path):
         lines = path.read_text().splitlines()[1:]
@@ -167,10 +167,9 @@ def _flush(path):
 
 @contextlib.contextmanager
 def sole_process(directory, doing):
-    """Locks a folder, where it removes what killed writers left.
+    """Locks a folder until the process ends; removes what killed writers left.
 
-    Raises UserError if another process has locked it. The lock ends with the
-    process; the hidden lock file stays.
+    Raises UserError if another process has locked it. The lock file stays.
     """
     path = pathlib.Path(directory, _LOCK_FILE)
     with path.open("a+b") as file:

@@ -82,8 +82,8 @@ class Checkpoint:
     def load(self, model, architecture):
         """Loads the weights and, into a compiled model, the optimizer's state.
 
-        A model that is not compiled gets the weights' moving average, if saved.
-        Raises UserError if `architecture` differs from the checkpoint's.
+        Another model gets the weights' moving average, if saved. Raises
+        UserError if `architecture` differs from the checkpoint's.
         """
         self._require(self.architecture.settings(), architecture.settings())
         with user_errors(self.path), warnings.catch_warnings():
@@ -165,10 +165,7 @@ def find_all(directory):
 
 
 def read_checkpoint(path, model=None):
-    """Reads a checkpoint of this module's format and verifies its checksums.
-
-    `formats.open_checkpoint` describes the arguments and the errors.
-    """
+    """Reads a checkpoint of this format, see `formats.open_checkpoint`."""
     if not _NAME.fullmatch(path.name):
         found = find_all(path / "train") or find_all(path) or [(0, path)]
         _, path = found[-1]
@@ -212,8 +209,8 @@ def read_checkpoint(path, model=None):
 def latest_valid(directory, model=None, quarantine=False):
     """The newest `Checkpoint` that is not damaged, or None.
 
-    With `quarantine`, renames newer, damaged checkpoints, so that their steps
-    can be saved again, or raises UserError if all checkpoints are damaged.
+    With `quarantine`, renames newer ones, so that their steps can be saved
+    again, or raises UserError if all are damaged.
     """
     damaged = []
     for _, path in reversed(find_all(directory)):
@@ -234,17 +231,16 @@ def latest_valid(directory, model=None, quarantine=False):
 def save(directory, model, checkpoint, keep=0):
     """Writes a compiled model and its `Checkpoint`; returns the path.
 
-    Then removes all but the newest `keep` checkpoints; 0 keeps all. Raises
-    UserError, and removes nothing, if the path exists or cannot be written.
+    Then removes all but the newest `keep`; 0 keeps all. Raises UserError, and
+    removes nothing, if the path exists or cannot be written.
     """
     path = checkpoint_path(directory, checkpoint.step)
     with atomic_write(path) as partial:
         partial.mkdir()
         weights = partial / WEIGHTS_FILE
-        # HDF5 may end the process when the disk is full: reserve space, with
-        # 1 MB for names and layout (42 KB for the default).
+        # HDF5 may end the process when the disk is full: reserve space.
         variables = [*model.variables, *model.optimizer.variables]
-        size = 4 * sum(math.prod(v.shape) for v in variables) + 2**20
+        size = 4 * sum(math.prod(v.shape) for v in variables) + 2**20  # layout
         with open(weights, "wb") as file:
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(file.fileno(), 0, size)

@@ -28,12 +28,9 @@ def ratios_by_class(predictions):
     """List of (name, dict), one for each row of `precision_recall_f1`."""
     names = *predictions.pipeline.spec.names, "macro", "micro"
     rows = precision_recall_f1(predictions.labels > 0, predictions.predicted)
-    return [
-        (name, {"precision": precision, "recall": recall, "f1": f1})
-        for name, (precision, recall, f1) in zip(
-            names, rows.tolist(), strict=True
-        )
-    ]
+    keys = "precision", "recall", "f1"
+    rows = (dict(zip(keys, row, strict=True)) for row in rows.tolist())
+    return list(zip(names, rows, strict=True))
 
 
 def document(images, predictions):
@@ -45,9 +42,8 @@ def document(images, predictions):
     *ratios, macro, micro = ratios_by_class(predictions)
     num_targets = predictions.pipeline.spec.num_targets
     has_any_number = num_targets == keys.SEVERAL_LABELS
-    # The matrix may have one more class: none.
     counts = predictions.labels.sum(0), np.diag(matrix), matrix.sum(0)
-    by_class = zip(*counts, ratios, strict=False)
+    by_class = zip(ratios, *counts, strict=False)  # "none" has no ratios
     return {
         "checkpoint": str(path),
         "step": checkpoint.step if checkpoint else None,
@@ -67,7 +63,7 @@ def document(images, predictions):
                 "predictions": float(predicted),
                 **(ratio if has_any_number else {}),
             }
-            for labels, found, predicted, (name, ratio) in by_class
+            for (name, ratio), labels, found, predicted in by_class
         ],
         **(dict([macro, micro]) if has_any_number else {}),
         "confusion_matrix": matrix.tolist(),

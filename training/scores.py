@@ -1,9 +1,9 @@
 """Right and wrong predictions.
 
-The `num_targets` classes with the largest logits are predicted. Of classes with
-equal logits, the one with the lower index comes first. If `num_targets` is
-`SEVERAL_LABELS`, all classes with a logit above `PRESENT_LENGTH` are predicted.
-In `Predictions`, no class is predicted for an example with a non-finite logit.
+The `num_targets` classes with the largest logits are predicted, of equal ones
+those with the lower index. If `num_targets` is `SEVERAL_LABELS`, all classes
+with a logit above `PRESENT_LENGTH` are. In `Predictions`, no class is predicted
+for an example with a non-finite logit.
 """
 
 import dataclasses

@@ -22,8 +22,7 @@ from training.resume import initialize, resume
 class Run:
     """What a training needs; `step` and `seconds` are those of earlier runs.
 
-    `recorded` are the settings that its checkpoints store, see `resolve`; `id`
-    tells trainings apart.
+    Its checkpoints store `recorded` (see `resolve`) and the `id` of a training.
     """
 
     config: typing.Any

@@ -33,10 +33,10 @@ def choose_steps(model, batch_size, num_devices, events):
 
 
 def combine_steps(model, batches, steps):
-    """Makes each call in `fit` take `steps` batches, the last perhaps fewer.
+    """Makes each call in `fit` take `steps` batches; returns those for `fit`.
 
-    Returns the batches for `fit`. On JAX the batches of a call are stacked to
-    [B, steps, ...], because the first axis is split over the devices.
+    On JAX they are stacked to [B, steps, ...], because the first axis is split
+    over the devices.
     """
     if steps == 1 or keras.backend.backend() != "jax":
         model.steps_per_execution = steps

@@ -30,11 +30,10 @@ from training.summaries import SummaryWriter
 def train(config, strategy, evaluate=None):
     """Trains to `max_steps`, from the newest checkpoint if there is one.
 
-    Checkpoints and event files go to `<summary_dir>/train`. Every `eval_every`
-    steps `evaluate` is called with the path of a new checkpoint. After a
-    signal, `train` finishes the steps in progress, saves, and raises
-    Interrupted; before the first step, one process raises it at once. Raises
-    UserError if the loss or a weight is not finite.
+    Every `eval_every` steps `evaluate` is called with the path of a new
+    checkpoint. After a signal, `train` finishes the steps in progress, saves,
+    and raises Interrupted. Raises UserError if the loss or a weight is not
+    finite.
     """
     directory = make_folder(pathlib.Path(config.summary_dir) / "train")
     stop = StopSignal()
@@ -64,10 +63,7 @@ def train(config, strategy, evaluate=None):
 
 
 class Clock:
-    """Measures the time of laps, each of one or more steps.
-
-    `seconds` is the total time of all laps, including those of earlier runs.
-    """
+    """Measures laps of steps; `seconds` includes those of earlier runs."""
 
     def __init__(self, batch_size, seconds=0.0):
         self.seconds = self._seconds_before = seconds
@@ -76,7 +72,7 @@ class Clock:
         self.restart()
 
     def restart(self):
-        """Begins a lap: the time since the last lap's end does not count."""
+        """Begins a lap; the time before it does not count."""
         self._lap_start = time.monotonic()
 
     def lap(self, steps):
@@ -105,8 +101,7 @@ class Clock:
 class Trainer(keras.callbacks.Callback):
     """Runs a training; is itself the callback that `fit` gets.
 
-    `step` counts all steps done. The clock omits checkpoints, evaluations and
-    the first call of the compiled train function.
+    The clock omits checkpoints, evaluations and the first call, which compiles.
     """
 
     def __init__(self, run, strategy, directory, stop, evaluate):
@@ -135,8 +130,8 @@ class Trainer(keras.callbacks.Callback):
                 self._stop.number,
             )
         if self._strategy.is_first:
-            # An earlier run may have been killed before it wrote run.json.
             path = self._directory.with_name("run.json")
+            # An earlier run may have been killed before it wrote this.
             if self.step > run.step or not path.exists():
                 run_report.write(path, config, self.model, self.clock)
         if config.eval_every:
@@ -201,8 +196,8 @@ class Trainer(keras.callbacks.Callback):
         is_saved = is_last or is_evaluated or self._is_due(config.save_step)
         if not config.allow_nonfinite:
             self._require_finite(logs, is_saved)
-        # Reading the loss waited for the device, so that the clock includes the
-        # whole step. With --allow_nonfinite the wait falls into the next lap.
+        # Reading the loss waited for the device, so that the lap is a whole
+        # step. With --allow_nonfinite the wait falls into the next lap.
         if is_first_call and not self._is_last():
             clock.restart()
         else:

@@ -13,12 +13,11 @@ _BLOCK_ROWS = 2**14
 
 @dataclasses.dataclass(frozen=True)
 class Score:
-    """Counts of right and wrong predictions, and the mean loss.
+    """Counts of examples, and the mean loss, which an ensemble lacks.
 
-    `correct` counts the examples whose labels are exactly the predictions,
-    `almost_correct` those with at least one label among the predictions.
-    `confident` counts the correct examples whose labels all have logits above
-    `PRESENT_LENGTH`. The `loss` of an ensemble is None.
+    In `correct` the predictions are exactly the labels, in `almost_correct` at
+    least one label is predicted, and `confident` are the correct examples whose
+    labels all have logits above `PRESENT_LENGTH`.
     """
 
     num_examples: int
@@ -50,13 +49,11 @@ class Score:
     @property
     def pairs_text(self):
         """`correct` and `confident` as text, for pairs that do not overlap."""
-        correct, confident = (
-            f"{count} of {self.num_examples} ({count / self.num_examples:.2%})"
-            for count in (self.correct, self.confident)
-        )
+        total = self.num_examples
         return (
-            f"Both classes right: {correct}; "
-            f"and both above {keys.PRESENT_LENGTH}: {confident}"
+            f"Both classes right: {self.correct} of {total} "
+            f"({self.correct / total:.2%}); and both above {keys.PRESENT_LENGTH}: "
+            f"{self.confident} of {total} ({self.confident / total:.2%})"
         )
 
 
@@ -64,9 +61,9 @@ class Score:
 class Predictions:
     """Predictions for the N examples of a split.
 
-    `labels` (k-hot) and `logits` are arrays [N, classes]. `losses` [N, 2] has
-    two columns: the loss without regularizers and the classification loss. For
-    an ensemble, `losses` and `checkpoint` are None.
+    `labels` (k-hot) and `logits` are arrays [N, classes]. `losses` [N, 2] are
+    those without regularizers and of classification. An ensemble has neither
+    `losses` nor `checkpoint`.
     """
 
     labels: np.ndarray
@@ -109,12 +106,11 @@ class Predictions:
     def confusion_matrix(self):
         """Counts of labels (rows) by predicted class (columns), float64.
 
-        A predicted label counts on the diagonal. Labels that are not predicted
-        are shared equally among the example's wrong predictions. With any
-        number of classes, a last row and column stand for no class: they get
-        the wrong predictions or the labels that are more than the others, so
-        that columns sum to the predictions and rows to the labels. Examples
-        with logits that are not finite do not count.
+        Labels that are not predicted are shared equally among the example's
+        wrong predictions. With any number of classes, a last row and column
+        stand for no class: they get the wrong predictions or the labels that
+        are more than the others, so that columns sum to the predictions and
+        rows to the labels. Examples with non-finite logits do not count.
         """
         labels = (self.labels > 0) & self._is_finite[:, None]
         hits = labels & self.predicted

@@ -23,9 +23,8 @@ from .base_layers import (
     Tensor,
     largest,
     registered,
-    require_shape,
 )
-from .votes import FormedVotes, Votes
+from .votes import Votes
 
 
 def squash(
@@ -195,34 +194,6 @@ def couplings_of(votes, biases, num_routing: int, rule: RoutingRule):
     shape = ops.shape(votes.agreement(sums[0]))
     stacked = ops.stack([ops.broadcast_to(c, shape) for c in couplings])
     return ops.moveaxis(stacked, votes.outputs_axis, -1)
-
-
-def dynamic_routing(
-    votes: Tensor, biases: Tensor, num_routing: int = 3, leaky: bool = False
-) -> Tensor:
-    """`route` for votes that are given as a tensor.
-
-    Args:
-      votes: tensor [..., I, O, A].
-      biases: tensor [O, A].
-      num_routing: int >= 1, number of iterations.
-      leaky: bool, whether couplings come from `leaky_softmax`.
-
-    Returns:
-      Tensor [..., O, A] of the dtype of `votes`.
-    """
-    formed = FormedVotes(votes)
-    require_shape("biases", biases, formed.outputs)
-    return route(formed, biases, num_routing, RoutingRule(leaky))
-
-
-def routing_couplings(
-    votes: Tensor, biases: Tensor, num_routing: int = 3, leaky: bool = False
-) -> Tensor:
-    """Couplings of `dynamic_routing`: float32 [num_routing, ..., I, O]."""
-    formed = FormedVotes(votes)
-    require_shape("biases", biases, formed.outputs)
-    return couplings_of(formed, biases, num_routing, RoutingRule(leaky))
 
 
 def _iterations(votes, biases, num_routing, rule):

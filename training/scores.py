@@ -52,8 +52,9 @@ class Score:
         total = self.num_examples
         return (
             f"Both classes right: {self.correct} of {total} "
-            f"({self.correct / total:.2%}); and both above {keys.PRESENT_LENGTH}: "
-            f"{self.confident} of {total} ({self.confident / total:.2%})"
+            f"({self.correct / total:.2%}); "
+            f"and both above {keys.PRESENT_LENGTH}: {self.confident} of {total} "
+            f"({self.confident / total:.2%})"
         )
 
 

@@ -29,7 +29,7 @@ _EFFICIENT_SIZES = {9: (28, 1), 5: (36, 2), 8: (48, 1)}
 class H5Weights(Checkpoint):
     """A checkpoint with the weights `arrays`, ordered as `model.weights`."""
 
-    arrays: list = ()
+    arrays: tuple = ()
 
     def _load_weights(self, model):
         for variable, array in zip(model.weights, self.arrays, strict=True):
@@ -56,7 +56,7 @@ def open_weights(path):
     hparams = find_model(name).hparams(**hparams)
     architecture = Architecture(name, shape, num_targets, hparams)
     settings = {"optimizer_state": False}
-    return H5Weights(0, architecture, settings, path=path, arrays=arrays)
+    return H5Weights(0, architecture, settings, path=path, arrays=tuple(arrays))
 
 
 def _read(path):

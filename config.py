@@ -3,18 +3,12 @@
 import dataclasses
 import pathlib
 
+from common import flags
 from common.errors import UserError, shell_command
-from common.flags import (
-    arguments,
-    field,
-    flag_specs,
-    is_external,
-    require_known,
-)
+from common.flags import field, is_external
 from input_data import registry
 
-# The models in models/table.py have the names of the files of networks, which
-# are listed without importing Keras.
+# Models have the names of the networks' files: Keras is not imported for them.
 MODEL_NAMES = sorted(
     path.stem
     for path in pathlib.Path(__file__).parent.glob("layers/networks/[a-z]*.py")
@@ -30,18 +24,13 @@ def _count(default, help_text, at_most=None):
 
 @dataclasses.dataclass(frozen=True)
 class DataConfig:
-    """The settings that describe the data.
-
-    None means "not given": the default then depends on the data set, the model
-    or the checkpoint.
-    """
+    """The settings that describe the data; `resolve` replaces None."""
 
     augment: bool = field(
         False,
         "Whether to augment training images of one object as Efficient-CapsNet "
-        "does. Half are rotated by up to 30 degrees. All are moved, become "
-        "narrower by up to a quarter, and get a black 4x4 square. --shift then "
-        "defaults to 0.",
+        "does: half are rotated by up to 30 degrees; all are moved, narrowed "
+        "by up to a quarter and get a black 4x4 square. --shift defaults to 0.",
     )
     color: bool | None = field(
         None,
@@ -126,10 +115,9 @@ class DataConfig:
     )
     shift: int | None = field(
         None,
-        "Largest random shift of training images along each axis, in pixels. "
-        "Record files of single digits are selected by this number in their "
-        "name. Default: 4 with two targets, 2 for digits, mnist and "
-        "fashion_mnist, else 0.",
+        "Largest random shift of training images along each axis, in pixels; "
+        "it is in the names of record files of single digits. Default: 4 with "
+        "two targets, 2 for digits, mnist and fashion_mnist, else 0.",
         at_least=0,
         at_most=1000,
     )
@@ -148,8 +136,9 @@ class DataConfig:
     )
 
 
-DATA_FLAGS = tuple(flag_specs(DataConfig))
-EVALUATION_FLAGS = tuple({*DATA_FLAGS} - {"crop_area", "flip"})  # of training
+DATA_FLAGS = tuple(flags.flag_specs(DataConfig))
+# The others are for training images alone.
+EVALUATION_FLAGS = tuple({*DATA_FLAGS} - {"crop_area", "flip"})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,10 +148,10 @@ class Config(DataConfig):
     # Model.
     model: str | None = field(
         None,
-        f"Model: {', '.join(MODEL_NAMES)}, or MODULE:NAME, a row of your "
-        "own in the working directory or on PYTHONPATH. To evaluate your own "
-        "model, give this flag again: a checkpoint alone imports no "
-        "code. Default: capsule; in evaluation the checkpoint's.",
+        f"Model: {', '.join(MODEL_NAMES)}, or MODULE:NAME, a row of your own "
+        "in the working directory or on PYTHONPATH, also for its evaluation: "
+        "a checkpoint alone imports no code. Default: capsule; in evaluation "
+        "the checkpoint's.",
     )
     hparams_override: str = field(
         "",
@@ -219,11 +208,10 @@ class Config(DataConfig):
     # Evaluation.
     checkpoint: str | None = field(
         None,
-        "With --train=false: the checkpoint to evaluate. A training's "
-        "--summary_dir stands for its newest checkpoint. For {} see "
-        "--num_trials. A TF1 checkpoint is named by the prefix of its files, "
-        "such as DIR/model.ckpt-1, and needs --model, --hparams_override and "
-        "the data flags to describe its network.",
+        "With --train=false: the checkpoint to evaluate; a --summary_dir "
+        "stands for its newest one. For {} see --num_trials. A TF1 checkpoint "
+        "is named by the prefix of its files, such as DIR/model.ckpt-1, and "
+        "needs --model, --hparams_override and the data flags.",
     )
     num_trials: int = _count(
         1,
@@ -255,8 +243,7 @@ class Config(DataConfig):
     format: str = field(
         "text",
         "With --train=false, what to print: text, or one JSON document per "
-        "line. With --summary_dir, json also stores the document and a picture "
-        "of the confusion matrix.",
+        "line, which --summary_dir also stores, with the confusion matrix.",
         choices=("text", "json"),
     )
 
@@ -280,8 +267,7 @@ class Config(DataConfig):
     )
     num_processes: int | None = _count(
         None,
-        "Processes that train together, on one or more machines, each on "
-        "--num_gpus GPUs; needs KERAS_BACKEND=jax. "
+        "Processes, each on --num_gpus GPUs, that train together, with JAX. "
         "Default: $KERAS_DISTRIBUTION_NUM_PROCESSES, else 1.",
     )
     process_index: int | None = field(
@@ -298,7 +284,7 @@ class Config(DataConfig):
 
     def __post_init__(self):
         if not (self.model is None or is_external(self.model)):
-            require_known("--model", self.model, MODEL_NAMES)
+            flags.require_known("--model", self.model, MODEL_NAMES)
         if self.dataset is not None:
             registry.find_data_set(self.dataset)
 
@@ -316,9 +302,10 @@ class Config(DataConfig):
     def evaluation_command(self):
         """The command that evaluates the checkpoints of this training."""
         names = {*EVALUATION_FLAGS, "dtype_policy", "summary_dir"} - {"augment"}
-        names |= {"model"} if is_external(self.model) else set()
+        if is_external(self.model):
+            names.add("model")
         script = pathlib.Path(__file__).with_name("experiment.py")
         if pathlib.Path.cwd() == script.parent:
             script = script.name
-        flags = ["--train=false", *arguments(self, names)]
-        return shell_command(["python", str(script), *flags])
+        words = ["--train=false", *flags.arguments(self, names)]
+        return shell_command(["python", str(script), *words])

@@ -32,11 +32,11 @@ def run(config):
         stack.callback(keras.config.set_dtype_policy, before)
         keras.config.set_dtype_policy(config.dtype_policy)
         if config.train:
-            evaluations = contextlib.nullcontext()
+            evaluate_path = None
             if config.eval_every is not None:
                 evaluations = evaluate.evaluations(config, strategy)
-            with evaluations as evaluate_path:
-                return train.train(config, strategy, evaluate_path)
+                evaluate_path = stack.enter_context(evaluations)
+            return train.train(config, strategy, evaluate_path)
         if config.checkpoint is None and config.num_trials == 1:
             return evaluate.evaluate_continuously(config, strategy)
         return ensemble.evaluate_checkpoints(config, strategy)

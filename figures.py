@@ -69,19 +69,19 @@ def main(arguments):
     """Draws the figures that the arguments name; prints the files' paths."""
     if not arguments:
         raise UserError(f"give names of figures: {', '.join(FIGURES)}")
-    output_dir = make_folder(absl_flags.FLAGS.output_dir)
-    num_examples = absl_flags.FLAGS.num_examples
+    options = absl_flags.FLAGS
+    output_dir = make_folder(options.output_dir)
     config = flags.settings_of(Config, train=False, num_processes=1)
     load_backend()
     from training import devices
     from visualization.drawing import also_as
 
     with devices.use(config):
-        files, step = draw(arguments, config, num_examples)
-    all_files = also_as(absl_flags.FLAGS.figure_format, files)
+        files, step = draw(arguments, config, options.num_examples)
+    all_files = also_as(options.figure_format, files)
     print(*write_files(output_dir, all_files), sep="\n")
-    if absl_flags.FLAGS.summary_dir:
-        write_summaries(absl_flags.FLAGS.summary_dir, files, step)
+    if options.summary_dir:
+        write_summaries(options.summary_dir, files, step)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ python predict.py --checkpoint=... --invert - < scan.jpg
 python predict.py --checkpoint=... --export=/tmp/mnist.keras
 """
 
-import concurrent.futures
 import functools
 import os
 import pathlib
@@ -23,8 +22,7 @@ from common.errors import UserError, printable, user_errors
 from common.files import atomic_write, to_json
 from config import EVAL_BATCH_SIZE, Config
 from input_data import keys
-from input_data.files import DECODING_THREADS, list_images
-from training.scores import predicted_classes
+from input_data.files import POOL, list_images
 
 
 def list_files(arguments):
@@ -60,21 +58,21 @@ def predict_files(files, network, prepare, num_targets, unreadable):
 
     starts = range(0, len(files), EVAL_BATCH_SIZE)
     bar = tqdm(starts, unit="batch", disable=len(starts) <= 1, mininterval=1)
-    with concurrent.futures.ThreadPoolExecutor(DECODING_THREADS) as executor:
-        for start in bar:
-            names, images = [], []
-            batch = files[start : start + EVAL_BATCH_SIZE]
-            for file, image in executor.map(read, batch):
-                if isinstance(image, UserError):
-                    print(f"predict.py: {image}", file=sys.stderr, flush=True)
-                    unreadable.append(file)
-                else:
-                    names.append(file)
-                    images.append(image)
-            if images:
-                logits = network.predict_on_batch(np.stack(images))[keys.LOGITS]
-                for name, values in zip(names, logits, strict=True):
-                    yield name, predicted_classes(values, num_targets), values
+    for start in bar:
+        names, images = [], []
+        batch = files[start : start + EVAL_BATCH_SIZE]
+        for file, image in POOL.map(read, batch):
+            if isinstance(image, UserError):
+                print(f"predict.py: {image}", file=sys.stderr, flush=True)
+                unreadable.append(file)
+            else:
+                names.append(file)
+                images.append(image)
+        if images:
+            logits = network.predict_on_batch(np.stack(images))[keys.LOGITS]
+            for name, values in zip(names, logits, strict=True):
+                classes = keys.predicted_classes(values, num_targets)
+                yield name, classes, values
 
 
 def print_table(predictions, files, names, num_targets, kind):
@@ -163,10 +161,8 @@ def main(arguments):
             return 0
         dataset = checkpoint.run_settings.get("dataset") or values.dataset
         config = resolve.for_evaluation(Config(dataset=dataset), checkpoint)
-        bright_edged = []
-        prepare = inference.preparation(
-            config, shape, values.center, bright_edged
-        )
+        bright = []  # names of digits with a bright edge
+        prepare = inference.preparation(config, shape, values.center, bright)
         names = inference.class_names(checkpoint, values.class_names)
         files, unreadable = list_files(arguments), []
         num_targets = values.num_targets or config.num_targets
@@ -179,10 +175,10 @@ def main(arguments):
             print_json(predictions, names, kind)
         else:
             print_table(predictions, files, names, num_targets, kind)
-    if bright_edged:
+    if bright:
         print(
-            f"predict.py: {len(bright_edged)} images, such as "
-            f"{printable(min(bright_edged))}, are not digits on black inside a "
+            f"predict.py: {len(bright)} images, such as "
+            f"{printable(min(bright))}, are not digits on black inside a "
             "margin: see --invert and --center",
             file=sys.stderr,
         )

@@ -1,6 +1,6 @@
 """Gives every setting its value: that of a flag, of a checkpoint or a default.
 
-What comes after `resolve` takes values: no setting depends on another one.
+No later code lets a setting depend on another one.
 """
 
 import dataclasses
@@ -32,8 +32,7 @@ def check_job(config):
         )
     if not config.summary_dir and (config.train or config.checkpoint is None):
         raise UserError(
-            "--summary_dir is required; an evaluation can have --checkpoint "
-            "instead"
+            "--summary_dir is required, or --checkpoint for an evaluation"
         )
 
 
@@ -52,10 +51,8 @@ def inherit(config, checkpoint):
             f"the checkpoint's data set {dataset} may run code: add "
             f"--dataset={dataset} if you trust it"
         )
-    is_other = config.dataset not in (None, dataset) or (
-        dataset == EMBEDDED and config.data_dir is not None
-    )
-    if is_other:
+    has_other_files = dataset == EMBEDDED and config.data_dir is not None
+    if config.dataset not in (None, dataset) or has_other_files:
         return config
     return _fill(config, **{name: recorded.get(name) for name in INHERITED})
 
@@ -63,9 +60,9 @@ def inherit(config, checkpoint):
 def with_defaults(config, model="capsule", num_targets=1):
     """A `Config` in which every setting of data and model has its value.
 
-    Only `image_size` (all images have one size), `resize` (it does not apply)
-    and `viewpoints` (all) can still be None. Raises UserError for settings that
-    do not apply to the data set.
+    Only `image_size` (all have one), `resize` (it does not apply) and
+    `viewpoints` (all) can still be None. Raises UserError for settings that do
+    not apply to the data set.
     """
     # The reference's commands have no --dataset for MNIST.
     dataset = EMBEDDED if config.data_dir is None else "mnist"
@@ -75,41 +72,34 @@ def with_defaults(config, model="capsule", num_targets=1):
     data_set = find_data_set(config.dataset)
     shards = shards_of(config.data_dir)
     _check_data(config, data_set, shards)
-    are_pairs = config.num_targets == 2 and config.pairs == "overlap"
-    shift = 0 if config.augment else data_set.shift
+    pad, shift = 0, 0 if config.augment else data_set.shift
     if shards:  # of images that are shifted and padded
-        config = _fill(config, pad=0, shift=0)
-    return _fill(
-        config,
-        color=False,
-        distort=False,
-        pad=PAIR_PAD if are_pairs else 0,
-        resize="pad" if data_set.resizes else None,
-        shift=PAIR_SHIFT if config.num_targets == 2 else shift,
-    )
+        shift = 0
+    elif config.num_targets == 2:
+        pad = PAIR_PAD if config.pairs == "overlap" else 0
+        shift = PAIR_SHIFT
+    resize = "pad" if data_set.resizes else None
+    defaults = {"color": False, "distort": False, "resize": resize}
+    return _fill(config, pad=pad, shift=shift, **defaults)
 
 
 def for_evaluation(config, checkpoint):
-    """The `Config` for evaluating a `Checkpoint`; see `with_defaults`.
-
-    The model and the number of targets come from the checkpoint, too.
-    """
+    """The `Config` for evaluating a `Checkpoint`, also with its model."""
     config = inherit(config, checkpoint)
     if config.dataset is None and config.data_dir is None:
         raise UserError(
             f"{checkpoint.path} does not record its data set; add --dataset"
         )
-    network = checkpoint.architecture
-    if network is None:  # a TF1 checkpoint
+    if checkpoint.architecture is None:  # a TF1 checkpoint
         return with_defaults(config)
+    network = checkpoint.architecture
     return with_defaults(config, network.model, network.num_targets)
 
 
 def recorded(config):
-    """The settings that a checkpoint of a training with a `Config` stores.
+    """The settings before `with_defaults`, which checkpoints store.
 
-    They are those before `with_defaults`: an evaluation of pairs, for example,
-    has other defaults than the training.
+    An evaluation of pairs, for example, has other defaults than the training.
     """
     return {
         **{name: getattr(config, name) for name in RECORDED},
@@ -143,8 +133,7 @@ def _check_data(config, data_set, shards):
         "color": config.color and not data_set.colors,
         "crops": config.crops > 1 and not photographs,
         "viewpoints": config.viewpoints and name != "norb",
-        "shift": config.shift is not None
-        and (photographs or shards is not None),
+        "shift": (photographs or shards) and config.shift is not None,
         "pad": config.pad and photographs,
         "distort": config.distort and (photographs or two_targets),
         "augment": config.augment and (photographs or two_targets),

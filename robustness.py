@@ -36,9 +36,9 @@ def main(arguments):
     if flags.is_external(config.model):  # other networks have other models
         config = dataclasses.replace(config, model=None)
     folder = make_folder(options.output_dir)
+    options = options.steps, options.figure_format
     with devices.use(config), sole_process(folder, "testing"):
-        arguments = networks, config, folder, chosen, options.steps
-        run.run_tests(*arguments, options.figure_format)
+        run.run_tests(networks, config, folder, chosen, *options)
 
 
 if __name__ == "__main__":

@@ -17,9 +17,7 @@ vb_capsule disable TF32 for the whole process, so measure them in another run.
 import concurrent.futures
 import dataclasses
 import itertools
-import json
 import multiprocessing
-import pathlib
 import timeit
 
 import keras
@@ -27,6 +25,7 @@ import numpy as np
 from keras import ops
 
 from common import flags
+from common.files import write_json
 from common.flags import field
 from config import Config
 from input_data import keys
@@ -67,16 +66,14 @@ def main(_):
     if settings.json:
         values = dataclasses.asdict(settings)
         document = {"machine": computer, "flags": values, "rows": rows}
-        pathlib.Path(settings.json).write_text(json.dumps(document, indent=2))
+        write_json(settings.json, document)
 
 
 def measure(settings):
     """Yields one row for each combination of policy and network."""
     lists = settings.policies.split(","), settings.networks.split(",")
-    cases = list(itertools.product(*lists))
-    seconds = in_own_process(alternate, cases, settings)
-    for policy, network in cases:
-        own = seconds[policy, network]
+    seconds = in_own_process(alternate, [*itertools.product(*lists)], settings)
+    for (policy, network), own in seconds.items():
         alone = seconds.get((policy, "convolutions"))
         ratio = None if alone is None else np.median(alone / own)
         yield {
@@ -101,7 +98,7 @@ def _call(function, arguments):
 
 
 def alternate(cases, settings):
-    """Returns a dict from (policy, network) to seconds per step, by round."""
+    """Dict from (policy, network) to seconds per step, by round."""
     steps = {case: make_step(case, settings) for case in cases}
     for step in steps.values():
         step()  # traces and compiles
@@ -114,7 +111,7 @@ def alternate(cases, settings):
 
 
 def peak(case, settings):
-    """Peak memory of three steps in MB; `case` is (policy, network)."""
+    """Peak memory of three steps in MB."""
     timeit.timeit(make_step(case, settings), number=3)
     return peak_megabytes()
 
@@ -139,8 +136,8 @@ def make_step(case, settings):
     model = architecture.build()
     compile_model(model)
     x = {keys.IMAGES: images, keys.RECONS_LABEL: labels}
-    y = {keys.LABELS: np.eye(NUM_CLASSES, dtype="float32")[labels]}
-    y[keys.RECONS] = images
+    one_hot = np.eye(NUM_CLASSES, dtype="float32")[labels]
+    y = {keys.LABELS: one_hot, keys.RECONS: images}
     if settings.inference:
         predict = OneDevice().make_predictor(model).predict
         return lambda: list(map(ops.convert_to_numpy, predict(x, y)))

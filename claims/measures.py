@@ -11,7 +11,7 @@ from claims import changes
 from claims.attacks import Network
 from common.errors import UserError
 from common.flags import flag_specs, require_known
-from input_data.keys import ImageShape
+from input_data import keys
 
 # Tests: units and values of their severities. 0 (of `scale` 1) changes nothing.
 TESTS = {
@@ -76,7 +76,7 @@ class Examiner:
     def misfit(self, test):
         """Why a test does not fit the network; None if it fits."""
         model = self._network.model
-        names = flag_specs(model.hparams).keys() - set(model.hparams.UNUSED)
+        names = flag_specs(model.hparams).keys() - {*model.hparams.UNUSED}
         if test == "detect" and model.decoder is None:
             return "the network has no decoder"
         if test == "iterations" and "routing" not in names:
@@ -97,22 +97,19 @@ class Examiner:
     def run(self, test, severity):
         """The counts of a test at one severity, a dict for JSON."""
         before = {"wrong_unchanged": self._wrong_before}
-        return before | self._run(test, severity)
-
-    def _run(self, test, severity):
         if test in changes.CHANGES:
             arguments = self._images, severity, self._seed
-            return self._count(changes.change_all(test, *arguments))
+            return before | self._count(changes.change_all(test, *arguments))
         if test == "detect":
-            return self._detect(severity)
+            return before | self._detect(severity)
         if test == "iterations":
-            return self._iterate(severity)
+            return before | self._iterate(severity)
         steps = 1 if test == "fgsm" else self._steps
         counts, own = (
             self._count(self._attack(severity, steps, (direction,)))
             for direction in ("logits", "own_loss")
         )
-        return {**counts, "by_own_loss": own["wrong"]}
+        return {**before, **counts, "by_own_loss": own["wrong"]}
 
     def examples(self, name, eps, rows):
         """Rows of a picture: triples of label, images [n, H, W, C] and texts.
@@ -120,28 +117,27 @@ class Examiner:
         PGD attacks the images at `rows`, a slice, of the network `name`.
         """
         attacked = self._attack(eps, self._steps, rows=rows)
-        logits, reconstructions = self._network.predict(attacked)
+        logits, decoded = self._network.predict(attacked)
         classes = self._labels[rows].argmax(-1), logits.argmax(-1)
         texts = [f"{a} as {b}" for a, b in zip(*classes, strict=True)]
         none = [""] * len(texts)
-        before = f"{name}\nimage", self._images[rows], none
-        if reconstructions is None:
-            return before, ("attacked", attacked, texts)
-        for n, distance in enumerate(self._distances(attacked)):
-            is_detected = distance >= self._unchanged[1]
-            verdict = "detected" if is_detected else "not detected"
-            texts[n] += f"\ndistance {distance:.1f}\n{verdict}"
-        after = "reconstruction", reconstructions, none
-        return before, ("attacked", attacked, texts), after
+        found = [(f"{name}\nimage", self._images[rows], none)]
+        found.append(("attacked", attacked, texts))
+        if decoded is not None:
+            found.append(("reconstruction", decoded, none))
+            for n, distance in enumerate(self._distances(attacked)):
+                is_detected = distance >= self._unchanged[1]
+                verdict = "detected" if is_detected else "not detected"
+                texts[n] += f"\ndistance {distance:.1f}\n{verdict}"
+        return found
 
     def _count(self, images, rows=slice(None), network=None):
         """Counts of wrong predictions for `images`, changed ones of `rows`."""
         logits, _ = (network or self._network).predict(images)
-        numbers, labels = np.arange(len(self._labels))[rows], self._labels[rows]
-        is_right = logits.argmax(axis=-1) == labels.argmax(axis=-1)
-        is_right &= np.isfinite(logits).all(axis=-1)
-        wrong = numbers[~is_right].tolist()
-        counts = {"wrong": len(wrong), "num_examples": len(numbers)}
+        is_wrong = (keys.predicted(logits, 1) != self._labels[rows]).any(-1)
+        is_wrong |= ~np.isfinite(logits).all(axis=-1)
+        wrong = np.arange(len(self._labels))[rows][is_wrong].tolist()
+        counts = {"wrong": len(wrong), "num_examples": len(images)}
         return {**counts, "wrong_examples": wrong}
 
     @functools.cached_property
@@ -149,7 +145,6 @@ class Examiner:
         return self._count(self._images)["wrong_examples"]
 
     def _distances(self, images):
-        """L2 norms [N] of images minus their reconstructions."""
         _, reconstructions = self._network.predict(images)
         differences = (images - reconstructions).reshape(len(images), -1)
         return np.linalg.norm(differences, axis=1)
@@ -167,8 +162,7 @@ class Examiner:
 
     @functools.cached_property
     def _unchanged(self):
-        """Distances of the unchanged images, and the detector's threshold."""
-        # Even images set it (5 % false alarms). Odd images are attacked.
+        # Even images set the threshold (5 % false alarms); odd are attacked.
         distances = self._distances(self._images)
         return distances, np.percentile(distances[::2], 95)
 
@@ -181,7 +175,7 @@ class Examiner:
             counts = self._count(attacked, _ODD)
             is_missed = self._distances(attacked) < threshold
             success = {*counts["wrong_examples"]} - {*before}
-            missed = len([n for n in success if is_missed[n // 2]])
+            missed = sum(bool(is_missed[n // 2]) for n in success)
             return {**counts, "success": len(success), "undetected": missed}
 
         plain, aware = measure("logits"), measure("logits", "closer")
@@ -196,7 +190,7 @@ class Examiner:
 
     def _iterate(self, routing):
         model = self._network.model
-        shape = ImageShape(*self._images.shape[1:], self._labels.shape[1])
+        shape = keys.ImageShape(*self._images.shape[1:], self._labels.shape[1])
         hparams = dataclasses.replace(model.hparams, routing=routing)
         other = type(model)(model.row, shape, model.num_targets, hparams)
         other.set_weights(model.get_weights())

@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 from claims.measures import TESTS
 from runs import pages
 from visualization import drawing
-from visualization.lines import distinguish_lines
 
 _COLUMNS = 4  # panels in a row
 _P = 0.05  # differences with a smaller p are significant
@@ -48,8 +47,8 @@ def summary(results):
 
 
 def _sentence(first, name, both, p):
-    a, b = (_error(trials, "percent_before")[0] for trials in both)
     if _mcnemar(*both, "before") < _P:
+        a, b = (_error(trials, "percent_before")[0] for trials in both)
         return (
             f"nothing can be said about {first} and {name}, because their "
             f"errors on unchanged images differ ({a:.1f} and {b:.1f} %)"
@@ -103,29 +102,28 @@ def _measures(results):
     for result in results:
         test, total = result["test"], result["num_examples"]
         before = result["wrong_unchanged"]
-        counts = {test: (result["wrong"], total, result["wrong_examples"])}
-        if "by_own_loss" in result:
-            counts[f"{test}, own loss"] = result["by_own_loss"], total, None
         right = total - len(before)
+        counts = {test: (result["wrong"], total)}
+        if "by_own_loss" in result:
+            counts[f"{test}, own loss"] = result["by_own_loss"], total
         if "against_detector" in result and right:
             aware = result["against_detector"]["undetected"]
-            counts["undetected"] = result["undetected"], right, None
-            counts["undetected, detector attacked"] = aware, right, None
-        for measure, (count, of, wrong) in counts.items():
+            counts["undetected"] = result["undetected"], right
+            counts["undetected, detector attacked"] = aware, right
+        for measure, (count, of) in counts.items():
             trials = found[measure][result["network"]][result["severity"]]
-            percents = 100 * count / of, 100 * len(before) / total
-            trials.append(_Trial(percents[0], wrong, percents[1], before))
-    return [
-        (name, of, _three(name, set.intersection(*map(set, of.values()))))
-        for name, of in found.items()
-    ]
+            wrong = result["wrong_examples"] if measure == test else None
+            percent_before = 100 * len(before) / total
+            trials.append(
+                _Trial(100 * count / of, wrong, percent_before, before)
+            )
+    return [(name, of, _three(name, of.values())) for name, of in found.items()]
 
 
-def _three(measure, severities):
-    """The lowest, middle and highest severity that changes images."""
-    unchanged = 1 if measure == "scale" else 0
-    changing = sorted(s for s in severities if s != unchanged)
-    some = changing or list(severities)
+def _three(measure, networks):
+    common = set.intersection(*map(set, networks))
+    changing = common - {1 if measure == "scale" else 0}
+    some = sorted(changing or common)
     return some[0], some[(len(some) - 1) // 2], some[-1]
 
 
@@ -144,7 +142,7 @@ def draw(results, title):
     figure.suptitle(title)
     for number, (measure, networks, _) in enumerate(measures, 1):
         axes = figure.add_subplot(rows, columns, number)
-        distinguish_lines(axes)
+        drawing.distinguish_lines(axes)
         for name in names:
             trials = networks.get(name, {})
             severities = sorted(trials)

@@ -66,7 +66,8 @@ def run_tests(networks, config, output_dir, chosen, steps, figure_format):
     tf.get_logger().setLevel("ERROR")  # every network is traced again
     evaluator, path = Evaluator(config), output_dir / "robustness.json"
     used, _, images, labels = _load(evaluator, *networks[0][1:])
-    results = _read(path)
+    content = read_json(path, "robustness") if path.exists() else {}
+    results = {tuple(map(r.get, _KEYS)): r for r in content.get("results", ())}
     settings = used.dataset, len(images), used.seed, steps
     network, shown, examples = None, [], {}
     minutes, waiting = {}, [*chosen] * len(networks)
@@ -94,29 +95,29 @@ def run_tests(networks, config, output_dir, chosen, steps, figure_format):
                 continue
             severities = dict.fromkeys(chosen[test])  # a flag may repeat some
             rows = [(*settings, name, place, test, s) for s in severities]
+            shown += rows
             todo = [row for row in rows if row not in done]
-            if todo:
-                for other in chosen.keys() - minutes.keys():
-                    minutes[other] = examiner.pgd_minutes(other, chosen[other])
-                text = remaining("test", len(left), sum(map(minutes.get, left)))
-                print(f"{place} {test}: {text}", flush=True)
+            if not todo:
+                continue
+            for other in chosen.keys() - minutes.keys():
+                minutes[other] = examiner.pgd_minutes(other, chosen[other])
+            text = remaining("test", len(left), sum(map(minutes.get, left)))
+            print(f"{place} {test}: {text}", flush=True)
             start = time.monotonic()
             for row in tqdm(todo, f"{name} {test}", leave=False):
                 result = dict(zip(_KEYS, row, strict=True), sha256=digest)
                 results[row] = result | examiner.run(test, row[-1])
                 write_json(path, {"results": [*results.values()]})
-            found = [results[row] for row in rows]
-            shown += found
-            if todo:
-                minutes[test] = (time.monotonic() - start) / 60
-                wrong = ", ".join(str(result["wrong"]) for result in found)
-                text = f"wrong {wrong} of {found[0]['num_examples']}"
-                print(f"{place} {test}: {text}", flush=True)
+            minutes[test] = (time.monotonic() - start) / 60
+            wrong = ", ".join(str(results[row]["wrong"]) for row in rows)
+            text = f"wrong {wrong} of {results[rows[0]]['num_examples']}"
+            print(f"{place} {test}: {text}", flush=True)
         if name not in examples and not all(map(examiner.misfit, attacks)):
             examples[name] = examiner.examples(name, _SHOWN_EPS, _SHOWN)
     if not shown:
         raise UserError(f"no network can be tested by {', '.join(chosen)}")
     title = f"{used.dataset}, first {len(images):,} test images"
+    shown = [results[row] for row in shown]
     *table, text = report.summary(shown)
     print(f"\n{title}:\n{markdown(*table, padded=True)}\n\n{text}\n")
     files = table_files("robustness", *table)
@@ -131,7 +132,6 @@ def run_tests(networks, config, output_dir, chosen, steps, figure_format):
 
 
 def _load(evaluator, place, checkpoint):
-    """The `Config`, network, images and labels of a checkpoint."""
     config, model, pipeline = evaluator.load(checkpoint)
     if pipeline.spec.num_targets != 1:
         raise UserError(f"{place} is not for images of one class each")
@@ -148,14 +148,7 @@ def _load(evaluator, place, checkpoint):
     return config, model, images, labels
 
 
-def _read(path):
-    content = read_json(path, "robustness") if path.exists() else {}
-    results = content.get("results", ())
-    return {tuple(map(result.get, _KEYS)): result for result in results}
-
-
 def _digest(model, *parts):
-    """SHA-256 of a network and of `parts`, the settings and arrays of tests."""
     sha256 = hashlib.sha256(f"{_VERSION} {model.name} {model.hparams}".encode())
     for part in (*parts, *model.get_weights()):
         sha256.update(np.asarray(part).tobytes())

@@ -11,10 +11,9 @@ from common.errors import user_errors
 
 
 def load_backend():
-    """Imports Keras and TensorFlow; call it before other code imports them.
+    """Imports Keras, with channels last, and TensorFlow; call it before others.
 
-    Sets Keras' image data format to channels_last, whatever ~/.keras/keras.json
-    says. Raises UserError if the chosen backend is not installed.
+    Raises UserError if the chosen backend is not installed.
     """
     # TensorFlow reports processor features, missing GPUs and exports.
     logging.set_verbosity(logging.WARNING)

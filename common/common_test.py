@@ -146,7 +146,10 @@ def test_an_error_of_the_user_ends_a_command_with_one_line(error, message):
 def test_other_errors_show_their_traceback():
     with pytest.raises(OSError, match="x"), exit_on_user_error("x.py"):
         raise OSError(errno.EIO, "x")  # of no file
-    with pytest.raises(UserError), exit_on_user_error("x.py", debug=True):
+    with (
+        pytest.raises(UserError),
+        exit_on_user_error("x.py", is_debug=lambda: True),
+    ):
         raise UserError("a")
 
 

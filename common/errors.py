@@ -37,7 +37,7 @@ class Interrupted(BaseException):
 class StopSignal:
     """A signal handler; `number` is that of the first signal, or 0.
 
-    The work looks at `number` and stops. A second signal ends the process.
+    A second signal ends the process.
     """
 
     number = 0
@@ -45,8 +45,7 @@ class StopSignal:
     def __call__(self, number, frame):
         if self.number:
             print("Stopped without saving", file=sys.stderr, flush=True)
-            # TensorFlow would catch an exception raised in a signal handler and
-            # raise its own.
+            # TensorFlow would replace an exception of a signal handler.
             os._exit(128 + number)
         self.number = number
 
@@ -55,8 +54,8 @@ class StopSignal:
 def user_errors(prefix):
     """Turns any exception into a `UserError` that begins with `prefix`.
 
-    Put it around only the library call that can fail because of a user's file,
-    flag or value, and name that in the prefix: the path of a file to read.
+    Put it around only the call that can fail because of a user's file, flag or
+    value, and name that in the prefix: the path of a file to read.
     """
     try:
         is_known = os.path.isfile(prefix) or os.path.isdir(prefix)
@@ -66,10 +65,9 @@ def user_errors(prefix):
     except UserError:
         raise
     except Exception as error:
-        if isinstance(error, OSError) and error.errno:
+        if isinstance(error, OSError) and (number := error.errno):
             # Errors of host names have negative numbers.
-            number, text = error.errno, error.strerror
-            reason = os.strerror(number) if number > 0 else text
+            reason = os.strerror(number) if number > 0 else error.strerror
         else:
             line = str(error).strip().partition("\n")[0]
             reason = f"{type(error).__name__}: {line[:300]}"
@@ -85,7 +83,7 @@ def shell_command(words):
 class _Output:
     """A text stream that drops its text once this cannot be written."""
 
-    def __init__(self, stream, name=None):  # errors, if any, name it as a file
+    def __init__(self, stream, name=None):  # with a name, it raises the error
         self._stream, self._name = stream, name
 
     def __getattr__(self, attribute):
@@ -116,20 +114,22 @@ def optional_output(name=None):
 
 
 @contextlib.contextmanager
-def exit_on_user_error(command, debug=False):
+def exit_on_user_error(command, is_debug=lambda: False):
     """Prints a `UserError` as "`command`: error" and exits with status 1.
 
     After an `Interrupted`, prints how to resume the work and exits with status
-    128 + the signal's number. If `debug` is true, a `UserError` propagates.
+    128 + the signal's number. If `is_debug()`, a `UserError` propagates.
     """
     with optional_output("standard output"):
         try:
-            yield
-            sys.stdout.flush()
+            try:
+                yield
+            finally:
+                sys.stdout.flush()
         except BrokenPipeError:  # as in predict.py ... | head
             sys.exit(1)
         except (UserError, OSError) as error:
-            if debug or getattr(error, "filename", "") is None:
+            if is_debug() or getattr(error, "filename", "") is None:
                 raise
             if isinstance(error, OSError):  # a folder that may not be entered
                 error = f"{error.filename}: {error.strerror}"
@@ -146,8 +146,8 @@ def exit_on_user_error(command, debug=False):
 def handling_signals(handler):
     """Calls `handler(number, frame)` for SIGTERM, Ctrl-C and other signals.
 
-    An ignored SIGHUP, as under nohup, stays ignored. Outside the main thread,
-    where Python allows no signal handlers, the context does nothing.
+    An ignored SIGHUP, as under nohup, stays ignored. Python allows handlers
+    only in the main thread.
     """
     is_main = threading.current_thread() is threading.main_thread()
     before = {

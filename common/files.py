@@ -24,17 +24,15 @@ EXAMPLES = json.loads(
     pathlib.Path(__file__).with_name("documents.json").read_text()
 )
 _LOCK_FILE = ".lock"
-# Windows opens no folders, and some file systems flush none.
-_NO_FLUSH = (errno.EACCES, errno.EINVAL, errno.ENOTSUP)
 
 
 @contextlib.contextmanager
 def atomic_write(path, replace=False):
     """Writes a file or a folder under a temporary name, then renames it.
 
-    Yields the path to write to. The content is flushed to disk before the
-    rename. A failure leaves no partial file; `remove_partial` removes what a
-    killed process left. Raises UserError if `path` exists, unless `replace`.
+    Yields the path to write to, which is flushed to disk before the rename.
+    `remove_partial` removes what a killed process left. Raises UserError if
+    `path` exists, unless `replace`.
     """
     path = pathlib.Path(path)
     if not replace and os.path.lexists(path):
@@ -109,22 +107,21 @@ def require(value, example, place=""):
 
 def to_json(values, **layout):
     """The text of a JSON document; numbers that are not finite become null."""
-    text = json.dumps(values)
-    finite = json.loads(text, parse_constant=lambda _: None)
-    return json.dumps(finite, **layout)
+    values = json.loads(json.dumps(values), parse_constant=lambda _: None)
+    return json.dumps(values, **layout)
 
 
 def write_json(path, values):
     """Writes a JSON file atomically, each list of integers >= 0 in one line."""
-    text = to_json(values, indent=1)
-    text = re.sub(r"\[[\d\s,]+\]", lambda m: " ".join(m[0].split()), text)
-    write_file(path, f"{text}\n")
+    text = to_json(values, indent=1) + "\n"
+    one_line = re.sub(r"\[[\d\s,]+\]", lambda m: " ".join(m[0].split()), text)
+    write_file(path, one_line)
 
 
 def complete_rows(path, *kinds):
-    """The lines below the header of a CSV file with columns of these types.
+    """The complete lines of a CSV file with columns of these types.
 
-    Half a last line is left out: a process writes it, or was killed then.
+    A process may be writing the last one, or was killed then.
     """
     with user_errors(path):
         lines = path.read_text().splitlines()[1:]
@@ -152,26 +149,27 @@ def make_folder(path):
 
 
 def _flush(path):
-    is_folder = path.is_dir()
-    # Windows flushes only what is open for writing.
-    flags = os.O_RDONLY if is_folder else os.O_RDWR
+    if not path.is_dir():
+        with path.open("r+b") as file:
+            os.fsync(file.fileno())
+        return
     try:
-        descriptor = os.open(path, flags)
+        descriptor = os.open(path, os.O_RDONLY)
         try:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
     except OSError as error:
-        if not (is_folder and error.errno in _NO_FLUSH):
+        # Windows opens no folders, and some file systems flush none.
+        if error.errno not in (errno.EACCES, errno.EINVAL, errno.ENOTSUP):
             raise
 
 
 @contextlib.contextmanager
 def sole_process(directory, doing):
-    """Locks a folder; raises UserError if another process has locked it.
+    """Locks a folder until the process ends; removes what killed writers left.
 
-    Removes what killed writers left. The lock ends with the context or the
-    process; the hidden lock file stays.
+    Raises UserError if another process has locked it. The lock file stays.
     """
     path = pathlib.Path(directory, _LOCK_FILE)
     with path.open("a+b") as file:
@@ -185,7 +183,7 @@ sole_trainer = functools.partial(sole_process, doing="training")
 
 
 def is_training(directory):
-    """Whether a process trains in a folder; False if the folder is missing."""
+    """Whether a process trains in a folder, which need not exist."""
     path = pathlib.Path(directory, _LOCK_FILE)
     if not path.exists():
         return False
@@ -203,12 +201,11 @@ def _lock(descriptor, path):
                 msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
             else:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
         except (BlockingIOError, PermissionError):
             time.sleep(0.02)
         except OSError as error:
             _warn_that_nothing_locks(path.parent, error.strerror)
-            return True
-        else:
             return True
     return False
 

@@ -37,10 +37,9 @@ class FlagSpec:
     """Metadata of a field: help, bounds, type and default.
 
     `help` ends with "Default: ..." if the default depends on other settings.
-    `kind` is the type of values other than None. If `merges` is true, the flag
-    has the form name=value,name=value and can be repeated. If
-    `defines_network` is true, a checkpoint and the network that loads it must
-    have the same value.
+    `kind` is the type of values other than None. A flag with `merges` has the
+    form name=value,name=value and can be repeated. A network must have the same
+    value as its checkpoint if `defines_network` is true.
     """
 
     help: str
@@ -101,22 +100,16 @@ def field(default, help_text, **spec):
 def flag_specs(settings):
     """Dict from field name to `FlagSpec`, for a dataclass or an instance.
 
-    A subclass can override a field's default, for example by `size: int = 3`.
-    The field inherits the rest of its `FlagSpec` from the base class.
+    A subclass can override only a field's default, as by `size: int = 3`.
     """
     cls = settings if isinstance(settings, type) else type(settings)
-    specs = {
-        f.name: f.metadata["spec"]
-        for base in reversed(cls.__mro__)
-        if dataclasses.is_dataclass(base)
-        for f in dataclasses.fields(base)
-        if "spec" in f.metadata
-    }
-    return {
-        f.name: specs[f.name].of_field(f)
-        for f in dataclasses.fields(cls)
-        if f.name in specs
-    }
+    specs = {}
+    for base in filter(dataclasses.is_dataclass, reversed(cls.__mro__)):
+        for f in dataclasses.fields(base):
+            spec = f.metadata.get("spec", specs.get(f.name))
+            if spec is not None:
+                specs[f.name] = spec.of_field(f)
+    return specs
 
 
 def require_known(kind, name, names):
@@ -148,29 +141,27 @@ class _MergedFlag(flags.Flag):
 
 def define(settings_class, names=None, flag_values=flags.FLAGS, repeats=False):
     """Defines flags, repeatable if `repeats`, for all fields or for `names`."""
+    options = {"flag_values": flag_values}
     for name, spec in flag_specs(settings_class).items():
         if names is None or name in names:
-            text, options = spec.help, {"flag_values": flag_values}
+            text = spec.help
             if spec.allowed and not spec.pattern:
                 text += f" ({spec.allowed})"
+            given = name, spec.default, text
             if spec.merges:
-                flag = _MergedFlag(*_AS_TEXT, name, spec.default, text)
-                flags.DEFINE_flag(flag, **options)
+                flags.DEFINE_flag(_MergedFlag(*_AS_TEXT, *given), **options)
             else:
-                once = {"allow_overwrite": repeats}
-                _DEFINE[spec.kind](name, spec.default, text, **options, **once)
+                define_flag = _DEFINE[spec.kind]
+                define_flag(*given, **options, allow_overwrite=repeats)
             message = f"must be {spec.allowed}"
             flags.register_validator(name, spec.allows, message, **options)
 
 
 def settings_of(settings_class, flag_values=flags.FLAGS, **others):
     """An instance with the parsed flags' values; `others` override them."""
-    given = {
-        name: flag_values[name].value
-        for name in flag_specs(settings_class)
-        if name in flag_values
-    }
-    return settings_class(**{**given, **others})
+    given = {*flag_values} & flag_specs(settings_class).keys()
+    values = {name: flag_values[name].value for name in given}
+    return settings_class(**values | others)
 
 
 def parse(settings_class, arguments):
@@ -213,15 +204,14 @@ def arguments(settings, names=None):
 
 
 def command_line(settings, names=None):
-    """The result of `arguments` as one line for a shell."""
+    """The `arguments` as one line for a shell."""
     return shell_command(arguments(settings, names))
 
 
 def run(main, takes_arguments=False):
     """Parses the flags and runs a command; see `exit_on_user_error`.
 
-    `main` gets the list of non-flag arguments. It must be empty unless
-    `takes_arguments` is true.
+    `main` gets a list of the arguments, empty unless `takes_arguments`.
     """
     command = os.path.basename(sys.argv[0])
     for name, mode in ("stdin", "r"), ("stdout", "w"), ("stderr", "w"):
@@ -232,15 +222,14 @@ def run(main, takes_arguments=False):
     flags.DEFINE_bool("debug", False, "Whether errors show their traceback.")
 
     def parse_flags(argv):
-        with exit_on_user_error(command):
-            return _parse(flags.FLAGS, argv, takes_arguments)
+        return _parse(flags.FLAGS, argv, takes_arguments)
 
-    def run_main(argv):
-        with exit_on_user_error(command, flags.FLAGS.debug):
-            return main(argv[1:])
+    def is_debug():
+        return flags.FLAGS.is_parsed() and flags.FLAGS.debug
 
     try:
-        app.run(run_main, flags_parser=parse_flags)
+        with exit_on_user_error(command, is_debug):
+            app.run(lambda argv: main(argv[1:]), flags_parser=parse_flags)
     finally:  # a notebook may run the command again
         for flag in flags.FLAGS.get_flags_for_module(sys.argv[0]):
             delattr(flags.FLAGS, flag.name)

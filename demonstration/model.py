@@ -16,13 +16,8 @@ from input_data.preparation import center, center_of_mass
 from input_data.registry import EMBEDDED, find_data_set
 from training import inference
 from training.evaluate import Evaluator
-from training.scores import predicted_classes
 from visualization.drawing import to_rgb
-from visualization.trained_model import (
-    TrainedModel,
-    covered_part,
-    two_colors,
-)
+from visualization.trained_model import TrainedModel, covered_part, two_colors
 
 _COUPLINGS = "couplings"
 # Images of twice as many pixels are refused, as anyone may send them.
@@ -73,18 +68,16 @@ class DemoModel:
         # Of any number of classes it shows the longest capsule.
         self._num_targets = model.num_targets or 1
         self._size = shape.height, shape.width
-        is_gray = shape.depth == 1
-        self._digit_size = (
-            find_data_set(config.dataset).digit_size if is_gray else None
-        )
+        self._digit_size = None
+        if shape.depth == 1:
+            self._digit_size = find_data_set(config.dataset).digit_size
         self.prepare = inference.preparation(config, shape)
         # Largest distance of each of two objects from the center, in pixels.
         overlap = config.pairs == "overlap"
         self._max_offset = resolve.PAIR_SHIFT if overlap else max(self._size)
         self._searches = {}
         image = np.zeros((*self._size, shape.depth), "float32")
-        coupling_map = None
-        routing = model.routing_of(image[None])
+        coupling_map, routing = None, model.routing_of(image[None])
         if routing is not None:
             _, _, *grid, types, classes = routing.couplings.shape
             if max(grid) > 1:
@@ -123,7 +116,6 @@ class DemoModel:
         return self.predict(np.minimum(sum(map(self._centered, objects)), 1))
 
     def _centered(self, ink):
-        """One drawn object as float32 [H, W, 1]."""
         offset = (0, 0)
         if self._num_targets == 2 and ink.any():
             # One of two objects stays near where it was drawn.
@@ -148,21 +140,18 @@ class DemoModel:
         return answer
 
     def _search(self, correct):
-        searched = 0
-        num_examples = self._trained.pipeline.spec.num_examples
-        while searched < num_examples:
+        searched, total = 0, self._trained.pipeline.spec.num_examples
+        while searched < total:
             for example in self._trained.examples():
                 searched += 1
                 if example.is_right == correct:
-                    predicted = self.predict(example.image)
-                    yield {**predicted, "labels": example.labels}
                     searched = 0
+                    labels = {"labels": example.labels}
+                    yield self.predict(example.image) | labels
                 elif searched % EVAL_BATCH_SIZE == 0:
                     yield {"searched": searched}
         kind = "correctly" if correct else "wrongly"
-        raise UserError(
-            f"none of {num_examples:,} test images is predicted {kind}"
-        )
+        raise UserError(f"none of {total:,} test images is predicted {kind}")
 
     def predict(self, image):
         """Classifies an image, float32 [H, W, C], prepared as in training.
@@ -173,12 +162,11 @@ class DemoModel:
         or None without routing; `reconstruction`, see `reconstruct`.
         """
         outputs = self._predictor.predict_on_batch(image[None])
-        outputs = {name: values[0] for name, values in outputs.items()}
-        capsules, lengths = outputs[keys.CAPSULES], outputs[keys.LOGITS]
-        predicted = predicted_classes(lengths, self._num_targets)
+        capsules, lengths = outputs[keys.CAPSULES][0], outputs[keys.LOGITS][0]
+        predicted = keys.predicted_classes(lengths, self._num_targets)
         couplings = None
         if _COUPLINGS in outputs:
-            couplings = _rounded(outputs[_COUPLINGS].sum(axis=-2))
+            couplings = _rounded(outputs[_COUPLINGS][0].sum(axis=-2))
         return {
             "image": _data_uri(to_rgb(image)),
             "lengths": _rounded(lengths),
@@ -197,8 +185,8 @@ class DemoModel:
         if self._trained.model.decoder is None:
             return None
         images = self._trained.reconstruct(np.array(capsules), classes)
-        is_pair = len(images) == 2
-        return _data_uri(two_colors(*images) if is_pair else to_rgb(images[0]))
+        merge = two_colors if len(images) == 2 else to_rgb
+        return _data_uri(merge(*images))
 
 
 def _rounded(values):

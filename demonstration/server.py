@@ -113,7 +113,6 @@ def _error(message, status):
 
 
 def _is_own(host, listening_on):
-    """Whether a Host header is an IP address, localhost or `listening_on`."""
     try:
         name = urllib.parse.urlsplit(f"//{host}").hostname
         if name not in ("localhost", listening_on.lower()):

@@ -24,10 +24,7 @@ normalization = partial(keras.layers.BatchNormalization, momentum=0.9)
 
 
 def compared(route, loss, **options):
-    """The model whose `route` gives outputs for poses and hidden features.
-
-    Poses are [B, h, w, types, atoms].
-    """
+    """A model; `route` gets poses [B, h, w, types, atoms] and features."""
 
     def network(images, num_classes):
         hidden = ops.relu(normalization()(convolution(64, 5)(images)))

@@ -42,15 +42,10 @@ def random_changes(images, config, seed, step):
 
 
 def augment(images, seed, step):
-    """Augments uint8 images [B, H, W, C] as Efficient-CapsNet does on MNIST.
-
-    Rotates about half of the images by up to 30 degrees. Then moves every image
-    within its black margins, shrinks its width, and blackens 4x4 pixels.
-    """
+    """Augments uint8 images [B, H, W, C] as Efficient-CapsNet does on MNIST."""
     seed = step_seed(seed, Stream.AUGMENTATION, step)
     seeds = tf.random.experimental.stateless_split(seed, 4)
-    images = tf.cast(images, tf.float32)
-    images = rotate_half(images, seeds[0])
+    images = rotate_half(tf.cast(images, tf.float32), seeds[0])
     images = move_within_margins(images, seeds[1])
     images = squeeze_at_random(images, seeds[2])
     images = erase_square(images, seeds[3])
@@ -140,10 +135,7 @@ def erase_square(images, seed):
 
 
 def distort(images, seed, step):
-    """Crops uint8 images at random to [B, H - 4, W - 4, C] and rotates them.
-
-    Each image has its own angle, up to 15 degrees; the reference has only one.
-    """
+    """Crops uint8 images by 4 pixels at random; rotates up to 15 degrees."""
     _, height, width, _ = images.shape
     crop_seed = step_seed(seed, Stream.CROP, step)
     cropped = random_crop(images, (height - CROP, width - CROP), crop_seed)
@@ -164,9 +156,9 @@ def random_crop(images, size, seed):
 def random_resized_crop(images, least_area, seed):
     """Crops uint8 images at random and resizes the crops to the images' size.
 
-    A crop's share of the image's area is uniform in [least_area, 1). Its aspect
-    ratio is the image's ratio times a factor, log-uniform in [3/4, 4/3] and
-    clipped so that the crop fits. Szegedy et al. (2015) use `least_area` 0.08.
+    A crop's share of the image's area is uniform in [least_area, 1). A factor,
+    log-uniform in [3/4, 4/3] and clipped so that the crop fits, changes the
+    aspect ratio. Szegedy et al. (2015) use `least_area` 0.08.
     """
     _, height, width, _ = images.shape
     draws = tf.random.stateless_uniform((4, tf.shape(images)[0]), seed)
@@ -188,11 +180,7 @@ def random_flip(images, seed):
 
 
 def distort_colors(images, step, seed):
-    """Changes brightness and then contrast of float32 images in [0, 255].
-
-    Adds one random number in [-63, 63) per image. Then scales each channel
-    about its mean, by one random factor in [0.2, 1.8) per image.
-    """
+    """Changes brightness, then contrast, of float32 images in [0, 255]."""
     brightness_seed = step_seed(seed, Stream.BRIGHTNESS, step)
     images += _uniform(images, brightness_seed, *BRIGHTNESS_RANGE)
     mean = tf.reduce_mean(images, axis=(1, 2), keepdims=True)

@@ -1,11 +1,14 @@
 """Finds the files of a data set, unpacks them and decodes images."""
 
 import contextlib
+import functools
 import gzip
 import io
 import os
 import pathlib
 import re
+import unicodedata
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import PIL
@@ -25,21 +28,19 @@ with contextlib.suppress(ImportError):
     _HEIC_HINT = ""
 # Whether a file or folder of this name is ignored without a warning.
 is_hidden = re.compile(r"\.|__MACOSX$").match
+normal_form = functools.partial(unicodedata.normalize, "NFC")
 # Some editors store more metadata than Pillow allows (1 and 64 MiB).
 PngImagePlugin.MAX_TEXT_CHUNK = PngImagePlugin.MAX_TEXT_MEMORY = 2**28
 _BLOCK = 2**20  # pixels or bytes at once
-# Files that are decoded at once: each takes 10 bytes for each pixel.
-DECODING_THREADS = min(8, os.cpu_count() or 1)
+# Decodes files; each of them takes 10 bytes for each pixel.
+POOL = ThreadPoolExecutor(min(8, os.cpu_count() or 1))
 _ORIENTATION = ExifTags.Base.Orientation
 # ITU-R BT.601, as in tf.image.rgb_to_grayscale.
 _GRAY_WEIGHTS = np.array([[0.2989], [0.5870], [0.1140]], np.float32)
 
 
 def find_file(data_dir, *names, hint=""):
-    """The path of the first of `names` that is a file in `data_dir`.
-
-    Raises UserError, with `hint` in its message, if there is no such file.
-    """
+    """The first of `names` that is a file in `data_dir`, else a UserError."""
     for name in names:
         path = pathlib.Path(data_dir, name)
         if path.is_file():
@@ -48,10 +49,8 @@ def find_file(data_dir, *names, hint=""):
 
 
 def list_images(folder):
-    """The sorted images below a folder, and a text on its other files.
-
-    Links to nothing and closed folders count as images: reading reports them.
-    """
+    """The sorted images below a folder, and a text on its other files."""
+    # Links to nothing and closed folders count as images: reading reports them.
     images, kinds, seen = [], [], set()
     for place, folders, names in os.walk(
         folder, onerror=lambda e: images.append(e.filename), followlinks=True
@@ -72,15 +71,10 @@ def list_images(folder):
 
 @contextlib.contextmanager
 def open_file(path):
-    """Opens a file to read bytes, and unpacks it if its name ends in .gz.
-
-    Any failure in this context is a `UserError` that names the file.
-    """
+    """Opens a file, unpacked if it is a .gz; failures become `UserError`."""
     is_packed = path.suffix == ".gz"
-    with (
-        user_errors(path),
-        (gzip.open if is_packed else open)(path, "rb") as file,
-    ):
+    open_any = gzip.open if is_packed else open
+    with user_errors(path), open_any(path, "rb") as file:
         yield file
         while is_packed and file.read(_BLOCK):  # the checksum is at the end
             pass
@@ -89,12 +83,9 @@ def open_file(path):
 def decode_image(content, name, color, invert=False):
     """Decodes an image, or the first frame of an animation.
 
-    `content` holds the file's bytes; `name` is its name in messages. `invert`
-    makes dark pixels bright but keeps transparent pixels black. Returns uint8
-    [H, W, 3] if `color`, else [H, W, 1].
-
-    Raises UserError if the file is not an image, is damaged, or has more pixels
-    than Pillow allows.
+    `content` holds the bytes of the file `name`. `invert` makes dark pixels
+    bright but keeps transparent ones black. Returns uint8 [H, W, 3] if `color`,
+    else [H, W, 1]. Raises UserError if Pillow refuses the file.
     """
     with user_errors(name):
         # Only `verify` reads the checksums of PNG files; it ends the use.

@@ -39,8 +39,7 @@ def labeled_images(path, images, labels, num_classes, class_names=None):
 
     `images` are uint8 [N, H, W] or [N, H, W, C]; `labels` are class indices [N]
     or k-hot [N, num_classes]. Both can be `StoredRows`. Raises UserError if
-    there are no images, if a type, shape or number is wrong, or if a label is
-    out of range.
+    they do not suit each other, `num_classes` or `class_names`.
     """
     if not is_large(images):
         images = np.asarray(images)
@@ -101,10 +100,7 @@ def check_class_names(path, names, num_classes):
 
 
 def make_pipeline(data, config, **spec):
-    """Creates a pipeline of single images or, with two targets, of pairs.
-
-    `data` are `LabeledImages`; `**spec` sets attributes of `Pipeline.spec`.
-    """
+    """The pipeline of `LabeledImages`, with attributes `**spec` of `spec`."""
     if config.num_targets != 2:
         return SingleObjects(data, config, **spec)
     if data.labels.ndim > 1:
@@ -117,7 +113,6 @@ class SingleObjects(Pipeline):
 
     All images are padded. Training images are then shifted by row and column
     offsets, each uniform in [-shift, shift], and changed by `random_changes`.
-    (For a shift of 2 the reference stores all 25 shifted copies instead.)
     """
 
     def __init__(self, data, config, **spec):
@@ -141,9 +136,8 @@ class SingleObjects(Pipeline):
         return self._batch(images, [images], [labels])
 
     def description(self):
-        names = "augment", "crop_area", "distort", "flip"
+        names = "augment", "crop_area", "distort", "flip", "shift", "pad"
         settings = {name: getattr(self._config, name) for name in names}
-        settings |= {"shift": self._shift, "pad": self._pad}
         images = self._images
         if isinstance(images, StoredRows):
             return f"{settings} {images.description()}"

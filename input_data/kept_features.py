@@ -19,9 +19,8 @@ class KeptFeatures(Pipeline):
     """The training batches of a pipeline, with features instead of images.
 
     `seed` fixes `num_views` randomly changed views of each image. `network`, a
-    `keras.Model` called `name`, turns views [B, H, W, C] into features. A file
-    in `folder` keeps them for all trainings that need them. A training step
-    draws one view for each of its images.
+    `keras.Model` called `name`, turns views [B, H, W, C] into features, which a
+    file in `folder` keeps. A training step draws one view of each image.
     """
 
     def __init__(self, pipeline, network, name, seed, num_views, folder):
@@ -31,12 +30,10 @@ class KeptFeatures(Pipeline):
         size = shape.height, shape.width, shape.depth
         black = np.zeros((min(_BATCH_SIZE, count), *size), "float32")
         one = network.predict_on_batch(black)[0]
-        depends_on = [
-            *(pipeline.description(), seed, num_views, name),
-            keras.config.dtype_policy().name,
-            *(keras.backend.backend(), keras.__version__),
-            *map(digest, network.get_weights()),
-        ]
+        depends_on = [pipeline.description(), seed, num_views, name]
+        depends_on += [keras.config.dtype_policy().name]
+        depends_on += [keras.backend.backend(), keras.__version__]
+        depends_on += map(digest, network.get_weights())
         depends_on = hashlib.sha256(repr(depends_on).encode()).hexdigest()
         rows = num_views * count, one.shape, one.dtype
         self._kept = KeptRows(folder, "features", depends_on, *rows)

@@ -19,6 +19,8 @@ y, what the outputs of the model are compared with:
 
 import dataclasses
 
+import numpy as np
+
 IMAGES = "images"
 FEATURES = "features"
 RECONS_LABEL = "recons_label"
@@ -35,6 +37,27 @@ SEVERAL_LABELS = 0
 PRESENT_LENGTH = 0.5
 LABEL_BY_TARGET = (RECONS_LABEL, SPARE_LABEL)
 RECONS_BY_TARGET = (RECONS, SPARE_RECONS)
+
+
+def predicted(logits, num_targets):
+    """Which classes are predicted for logits [..., classes]: a bool array.
+
+    These are the `num_targets` classes with the largest logits; of equal ones,
+    the lower index comes first. With `SEVERAL_LABELS`, these are all classes
+    with a logit above `PRESENT_LENGTH`.
+    """
+    if num_targets == SEVERAL_LABELS:
+        return logits > PRESENT_LENGTH
+    order = np.argsort(-logits, axis=-1, kind="stable")[..., :num_targets]
+    chosen = np.zeros(logits.shape, bool)
+    np.put_along_axis(chosen, order, True, axis=-1)
+    return chosen
+
+
+def predicted_classes(logits, num_targets):
+    """List of the predicted classes for logits [classes], likeliest first."""
+    order = np.argsort(-logits, kind="stable")
+    return order[predicted(logits, num_targets)[order]].tolist()
 
 
 @dataclasses.dataclass(frozen=True)

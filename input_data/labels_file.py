@@ -3,9 +3,9 @@
 import csv
 import itertools
 import pathlib
-import unicodedata
 
 from common.errors import UserError, user_errors
+from input_data.files import normal_form
 
 # Cells of a file with one column for each class, in lower case.
 _VALUES = {"0": 0, "0.0": 0, "false": 0, "1": 1, "1.0": 1, "true": 1}
@@ -15,17 +15,14 @@ def read_labels(folder):
     """Reads a folder's labels.csv in one of the two forms of docs/data.md.
 
     Returns the sorted classes, and a dict from the path of each image to its
-    classes; or None without labels.csv. Raises UserError, with the row, for
-    other forms and for images that are outside the folder or named twice.
+    classes; or None without labels.csv. Raises UserError, with the row.
     """
     with user_errors(folder):
         paths = [p for p in folder.iterdir() if p.name.lower() == "labels.csv"]
     if not paths:
         return None
-    with (
-        user_errors(path := max(paths)),
-        open(path, encoding="utf-8-sig") as file,
-    ):
+    path = max(paths)
+    with user_errors(path), open(path, encoding="utf-8-sig") as file:
         lines = filter(None, (line.rstrip(", \t\n") for line in file))
         # One by one: a quote that is not closed must not swallow other lines.
         rows = [next(csv.reader([line], strict=True)) for line in lines]
@@ -36,7 +33,7 @@ def read_labels(folder):
 
     header, *rows = [[c.strip() for c in row] for row in rows] or [[""]]
     require(header[0] == "file", header, "the first row begins with 'file,'")
-    columns = [unicodedata.normalize("NFC", name) for name in header[1:]]
+    columns = [normal_form(name) for name in header[1:]]
     cells = {cell.lower() for row in rows for cell in row[1:]}
     is_table = columns not in ([], ["label"]) and not cells.isdisjoint(_VALUES)
     labels = {}
@@ -51,7 +48,6 @@ def read_labels(folder):
             is_right = len(values) == len(columns) and None not in values
             require(is_right, row, f"each of {columns} is 0 or 1")
             names = itertools.compress(columns, values)
-        names = [unicodedata.normalize("NFC", n) for n in names if n]
-        labels[folder / name] = names
+        labels[folder / name] = [normal_form(n) for n in names if n]
     classes = columns if is_table else set().union(*labels.values())
     return sorted(classes), labels

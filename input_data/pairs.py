@@ -18,9 +18,9 @@ class OverlappingPairs(Pipeline):
     """MultiMNIST made on the fly: two overlapping objects of two classes.
 
     Two padded and shifted images a, b are merged by min(255, a + b) (section 6
-    of the paper). A training epoch takes each image once, in random order, as
-    the first of a pair. The second is drawn uniformly from the images of other
-    classes. The pairs for evaluation depend only on the seed.
+    of the paper). Each image is the first of a pair once in a training epoch.
+    The second is drawn uniformly from the images of other classes. The pairs
+    for evaluation depend only on the seed.
     """
 
     def __init__(self, data, config, **spec):
@@ -51,9 +51,9 @@ class OverlappingPairs(Pipeline):
         return self._pair_batch(indices % self.spec.num_images, *draws)
 
     def _pair_batch(self, first, partner_draws, *offsets):
-        second = self._partners(first, partner_draws)
+        pair = first, self._partners(first, partner_draws)
         shifted, labels = [], []
-        for indices, offset in zip((first, second), offsets, strict=True):
+        for indices, offset in zip(pair, offsets, strict=True):
             images, label = self.take(indices)
             padded = pad_images(images, self._pad)
             shifted.append(shift_images(padded, offset, self._shift))
@@ -74,11 +74,7 @@ class OverlappingPairs(Pipeline):
 
 
 def group_by_class(data):
-    """Sorts `LabeledImages` by class.
-
-    Returns image indices sorted by class, int64 [N], then the start of each
-    class among these indices and the class sizes, both int64 [num_classes].
-    """
+    """Image indices sorted by class, int64 [N]; starts and sizes by class."""
     labels = np.concatenate(list(blocks(data.labels)))
     counts = np.bincount(labels, minlength=data.num_classes)
     if counts.max() == len(data):
@@ -91,10 +87,9 @@ class SeparatePairs(Pipeline):
     """Two images of different classes, one below or beside the other.
 
     J. Su (https://kexue.fm/archives/4819, 2018) uses such pairs to test
-    networks that were trained on single objects. `singles`, a `Pipeline`, gives
-    the images. A random permutation, fixed by the seed, gives each image a
-    partner; pairs of one class are left out. The target image of an object is
-    the pair's image, but black in the half that shows the other object.
+    networks that were trained on single objects. A random permutation, fixed by
+    the seed, gives each image of the `Pipeline` `singles` a partner; pairs of
+    one class are left out. In an object's target image the other half is black.
     """
 
     def __init__(self, singles, config):

@@ -11,13 +11,10 @@ from input_data.pipeline import Pipeline
 class StandardizedCrops(Pipeline):
     """Pipeline of crops of photographs, each crop standardized.
 
-    Training takes random crops, evaluation central crops. A crop x of n values
-    becomes (x - mean) / max(deviation, 1 / sqrt(n)), with the mean and
-    deviation of all n values. As in the reference, standardized crops are also
-    the decoder's targets, although its sigmoid reaches only [0, 1].
-
-    `distort(images, step, seed)` makes training crops, float32 [B, *crop_size,
-    C], from uint8 [B, H, W, C]. Evaluation takes at most `eval_size` images.
+    A crop x of n values becomes (x - mean) / max(deviation, 1 / sqrt(n)). As in
+    the reference, such crops are also the decoder's targets. Training crops are
+    `distort(images, step, seed)`, float32 [B, *crop_size, C], of uint8
+    [B, H, W, C]. Evaluation takes the centers of at most `eval_size` images.
     """
 
     def __init__(self, data, crop_size, distort, eval_size):

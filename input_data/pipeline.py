@@ -42,8 +42,7 @@ def shuffled_indices(step, batch_size, num_examples, seed):
     """The indices of the examples of a training step.
 
     Every epoch takes all examples in a new random order. A batch may end one
-    epoch and begin the next. Returns int64 [batch_size] from 0 to
-    num_examples - 1.
+    epoch and begin the next. Returns int64 [batch_size].
     """
     positions = step * batch_size + tf.range(batch_size, dtype=tf.int64)
     epochs = positions // num_examples
@@ -60,27 +59,28 @@ def shuffled_indices(step, batch_size, num_examples, seed):
 
 def random_offsets(seed, batch_size, max_shift):
     """Row and column offsets, int32 [B, 2], in [-max_shift, max_shift]."""
-    shape, limits = (batch_size, 2), (-max_shift, max_shift + 1)
-    return tf.random.stateless_uniform(shape, seed, *limits, tf.int32)
+    return tf.random.stateless_uniform(
+        (batch_size, 2), seed, -max_shift, max_shift + 1, tf.int32
+    )
 
 
 class Pipeline:
     """One split of a data set, as batches that the module `keys` describes.
 
-    A subclass defines `training_batch` and `evaluation_batch`. Both return a
-    batch (x, y). Their argument `indices`, int64 [B], selects images or pairs.
+    A subclass defines `training_batch` and `evaluation_batch`, which return a
+    batch (x, y) of the images or pairs `indices`, int64 [B].
 
-    `data` are `LabeledImages`. Arrays become tensors, unless they are too large
-    to be copied; `StoredRows` are read when they are taken. `size` is the
-    network's input size (height, width). The others are attributes of `spec`.
+    `data` are `LabeledImages`; small arrays become tensors, others are read
+    when they are taken. `size` is the network's input size (height, width). The
+    others are attributes of `spec`.
     """
 
     def __init__(self, data, size, num_targets, num_examples, **spec):
         shape = keys.ImageShape(*size, data.images.shape[-1], data.num_classes)
         numbers = num_targets, num_examples, len(data)
-        spec["split_fingerprints"] = data.fingerprints
         names = data.class_names
         both = names, names or tuple(map(str, range(data.num_classes)))
+        spec["split_fingerprints"] = data.fingerprints
         self.spec = keys.Spec(shape, *numbers, *both, **spec)
         self._size = size
         self._images = _tensor(data.images, tf.uint8)
@@ -88,11 +88,10 @@ class Pipeline:
 
     def take(self, indices):
         """Stored images uint8 [B, ...] and labels int32 [B, ...]."""
-        images = _take(self._images, indices, tf.uint8)
-        return images, self.take_labels(indices)
+        return _take(self._images, indices, np.uint8), self.take_labels(indices)
 
     def take_labels(self, indices):
-        return _take(self._labels, indices, tf.int32)
+        return _take(self._labels, indices, np.int32)
 
     def description(self):
         """A text that differs if training images of a seed differ."""
@@ -114,10 +113,7 @@ class Pipeline:
         return _map(tf.data.Dataset.range(start, stop), make_batch)
 
     def evaluation_batches(self, batch_size, stop=-1):
-        """Yields batches (x, y) of NumPy arrays; the last one may be smaller.
-
-        The batches contain the first `stop` examples (-1: all), in fixed order.
-        """
+        """Yields the first `stop` examples (-1: all) in batches of arrays."""
         indices = tf.data.Dataset.range(self.spec.num_examples).take(stop)
         return self._evaluated(indices.batch(batch_size))
 
@@ -175,17 +171,15 @@ def _tensor(array, dtype):
 def _take(rows, indices, dtype):
     if tf.is_tensor(rows):
         return tf.gather(rows, indices)
-    shape, dtype = rows.shape[1:], dtype.as_numpy_dtype
-    return read_in_graph(
-        lambda part: np.asarray(rows[part], dtype), indices, shape, dtype
-    )
+
+    def read(part):
+        return np.asarray(rows[part], dtype)
+
+    return read_in_graph(read, indices, rows.shape[1:], dtype)
 
 
 def read_in_graph(read, indices, shape, dtype):
-    """`read(indices)`, an array [B, *shape], in a TensorFlow graph.
-
-    There a UserError becomes the text of an OpError, see `user_errors`.
-    """
+    """`read(indices)`, [B, *shape], in a graph; errors: see `user_errors`."""
     values = tf.numpy_function(read, [indices], dtype)
     return tf.ensure_shape(values, (*indices.shape, *shape))
 

@@ -5,15 +5,9 @@ import scipy.ndimage
 import tensorflow as tf
 from PIL import Image, ImageOps
 
+from input_data import transforms
 from input_data.registry import find_data_set
-from input_data.transforms import (
-    CROP,
-    DIGIT_SIZE,
-    central_crop,
-    enlarge,
-    pad_images,
-    unit_range,
-)
+from input_data.transforms import DIGIT_SIZE, enlarge
 
 SPECK_SHARE = 0.05  # of the largest piece's area, see `center`
 
@@ -27,16 +21,13 @@ _RESIZING = {
 def resize(image, size, method="stretch"):
     """Resizes uint8 [H, W, C] to [*size, C] bilinearly, with antialiasing.
 
-    The method "pad" keeps the proportions and pads with black, "crop" keeps the
-    proportions and cuts off margins, "stretch" changes the proportions. Raises
-    ValueError if "pad" would leave less than a pixel of the image.
+    The methods "pad" (with black) and "crop" keep the proportions, "stretch"
+    changes them. Raises ValueError if "pad" would leave less than a pixel.
     """
     scale = min(size[0] / image.shape[0], size[1] / image.shape[1])
     if method == "pad" and round(scale * min(image.shape[:2])) == 0:
         raise ValueError("the image is too thin to resize")
     options = size[::-1], Image.Resampling.BILINEAR
-    if image.shape[-1] == 3:
-        return np.array(_RESIZING[method](Image.fromarray(image), *options))
     channels = map(Image.fromarray, np.moveaxis(image, -1, 0))
     resized = [_RESIZING[method](channel, *options) for channel in channels]
     return np.stack(resized, axis=-1)
@@ -46,14 +37,10 @@ def prepare_image(image, shape, config):
     """Prepares an image of any size as evaluation prepares test images.
 
     If training images were resized (`image_size`), the image is resized in the
-    same way. If they were crops of larger images (`photograph_size`), the image
-    is resized to fit that size, padded with black, cropped to its center and
-    standardized. In all other cases, an image that does not have the network's
-    size is resized to fit this size and padded with black.
-
-    Takes uint8 [H, W, 1 or 3], the `keys.ImageShape` of the network and the
-    `Config` of its evaluation. Returns float32 [height, width, depth]. A single
-    channel is repeated `shape.depth` times.
+    same way. Otherwise it is resized to fit the network's size or the data
+    set's `photograph_size` and padded with black. A photograph is then cropped
+    to its center and standardized. Takes uint8 [H, W, 1 or 3], the network's
+    `keys.ImageShape` and a `Config`. Returns float32 [height, width, depth].
     """
     if image.shape[-1] == 1:
         image = np.repeat(image, shape.depth, axis=-1)
@@ -65,29 +52,28 @@ def prepare_image(image, shape, config):
     with tf.device("CPU:0"):
         if photograph_size is not None:
             photograph = resize(image, photograph_size, "pad")
-            crop = tf.cast(central_crop(photograph[None], size), tf.float32)
-            return tf.image.per_image_standardization(crop)[0].numpy()
+            crop = transforms.central_crop(photograph[None], size)[0]
+            crop = tf.cast(crop, tf.float32)
+            return tf.image.per_image_standardization(crop).numpy()
         if method or image.shape[:2] != size:
             # The size before padding and cropping.
-            border = 2 * pad - CROP * config.distort
+            border = 2 * pad - transforms.CROP * config.distort
             before = [side - border for side in size]
             image = resize(image, before, method or "pad")
-            image = central_crop(pad_images(image[None], pad), size)[0]
-        return unit_range(image).numpy()
+            padded = transforms.pad_images(image[None], pad)
+            image = transforms.central_crop(padded, size)[0]
+        return transforms.unit_range(image).numpy()
 
 
 def center(ink, size, offset=(0, 0), digit_size=DIGIT_SIZE):
     """Scales and centers a drawn digit as MNIST does.
 
     MNIST (http://yann.lecun.com/exdb/mnist) scales each digit to fit into
-    20x20 pixels, keeping its proportions, and moves its center of mass to the
-    center of the image. `offset` (rows, columns) moves the digit further. The
-    digit always stays inside the image. A `digit_size` n below 20 imitates the
-    data set `digits`: the digit is fitted into n x n pixels, which are enlarged
-    to 20x20. The center of this square then replaces the center of mass. Specks
-    of less than 1/20 of the area of the largest connected piece do not count.
-
-    Takes uint8 [H, W], 0 where nothing is drawn, and returns uint8 [*size, 1].
+    20x20 pixels and moves its center of mass to the center of the image.
+    `offset` (rows, columns) moves it further, but not out of the image. A
+    `digit_size` n below 20 imitates the data set `digits`: the digit is fitted
+    into n x n pixels, which are enlarged to 20x20 and centered. Specks do not
+    count. Takes uint8 [H, W], where 0 is no ink; returns uint8 [*size, 1].
     """
     canvas = np.zeros((*size, 1), np.uint8)
     pieces, _ = scipy.ndimage.label(ink > 0, np.ones((3, 3)))
@@ -126,10 +112,7 @@ def edge(image):
 
 
 def remove_background(ink):
-    """Scales uint8 [H, W]: the median of the `edge` to 0, the maximum to 255.
-
-    Then values up to 127 (paper and shadows) are set to 0.
-    """
+    """Scales uint8 [H, W] from the edge's median; drops paper and shadows."""
     darkest = np.median(edge(ink))
     ink = (ink - darkest) / max(1, ink.max() - darkest)
     return np.rint(255 * np.where(ink > 0.5, ink, 0)).astype(np.uint8)

@@ -7,10 +7,7 @@ records must have the same length, so that a reader can seek to any record.
 A record is a `tf.train.Example` with height, width, depth, labels and images.
 """
 
-import contextlib
-import functools
 import math
-import types
 
 import google_crc32c
 import numpy as np
@@ -23,18 +20,13 @@ from input_data.stored import StoredRows, file_mark
 _LENGTH_BYTES = 8
 _CRC_BYTES = 4
 _HEADER_BYTES = _LENGTH_BYTES + _CRC_BYTES
-# Bytes of a frame in addition to its record.
-FRAME_OVERHEAD = _HEADER_BYTES + _CRC_BYTES
-# TensorFlow's core/lib/hash/crc32c.h.
-_MASK_DELTA = 0xA282EAD8
+FRAME_OVERHEAD = _HEADER_BYTES + _CRC_BYTES  # bytes around a record
+_MASK_DELTA = 0xA282EAD8  # TensorFlow's core/lib/hash/crc32c.h
 _SIZE_KEYS = ("height", "width", "depth")
 
 
 def encode_example(features):
-    """Serializes a dict whose values are bytes, integers or integer sequences.
-
-    The result does not depend on the order of the keys.
-    """
+    """Serializes a dict of bytes, integers or lists; its order is ignored."""
     example = tf.train.Example()
     for key, value in features.items():
         feature = example.features.feature[key]
@@ -58,21 +50,16 @@ def write_records(path, records):
 class RecordFiles:
     """The records of several files, numbered from 0 across all files.
 
-    The object can take the place of `LabeledImages`; its images and labels stay
-    in the files, and threads can share it. In a record, `label_keys` name int64
-    labels in [0, num_classes), and `image_keys` name images as bytes of uint8
-    pixels. All images have the same `shape` (height, width, depth).
-
-    Raises UserError if a file is unreadable, empty, truncated or damaged, or if
-    a record lacks a feature or a valid label, or if images differ in size.
+    They can take the place of `LabeledImages`, but stay in the files. In a
+    record, `label_keys` name int64 labels in [0, num_classes), and `image_keys`
+    name images, bytes of uint8 pixels, of one `shape` (height, width, depth).
+    Raises UserError if a file is damaged or does not have such records.
     """
 
-    class_names = None
-    fingerprints = types.MappingProxyType({})  # no part is held out
-    shape = None
+    class_names = shape = None
 
     def __init__(self, paths, label_keys, image_keys, num_classes):
-        self.num_classes = num_classes
+        self.num_classes, self.fingerprints = num_classes, {}
         self._label_keys, self._image_keys = label_keys, image_keys
         self._paths, sizes = paths, []
         self._marks = {path: file_mark(path) for path in paths}
@@ -89,37 +76,28 @@ class RecordFiles:
                 )
         self._ends = np.cumsum([0, *sizes]) // self._frame_bytes
         for end in self._ends[1:]:
-            last = self.read([end - 1])
-        rows = np.arange(self._ends[-1])
-        self.labels, self.images = (
-            StoredRows(
-                rows,
-                array.shape[1:],
-                array.dtype,
-                lambda rows, part=part: self.read(rows)[part],
-            )
-            for part, array in enumerate(last)
+            labels, images = self.read([end - 1])
+        every = np.arange(len(self))
+        self.labels = StoredRows(
+            every, labels.shape[1:], np.int32, lambda rows: self.read(rows)[0]
+        )
+        self.images = StoredRows(
+            every, images.shape[1:], np.uint8, lambda rows: self.read(rows)[1]
         )
 
     def __len__(self):
         return int(self._ends[-1])
 
     def read(self, indices):
-        """Reads records and verifies their checksums and values.
+        """Reads and verifies labels int32 [B, keys], images [B, keys, H, W, C].
 
-        Returns labels int32 [B, keys] and images uint8 [B, keys, H, W, C]; with
-        a single key [B] and [B, H, W, C].
+        With a single key they are [B] and [B, H, W, C].
         """
         integer = tf.io.FixedLenFeature((), tf.int64)
         pixels = tf.io.FixedLenFeature((), tf.string)
         spec = dict.fromkeys((*_SIZE_KEYS, *self._label_keys), integer)
         spec |= dict.fromkeys(self._image_keys, pixels)
-        # Not all files stay open: macOS allows 256.
-        with contextlib.ExitStack() as stack:
-            opened = functools.cache(
-                lambda path: stack.enter_context(open(path, "rb", buffering=0))
-            )
-            records = [self._record(index, opened) for index in indices]
+        records = [self._record(index) for index in indices]
         with user_errors(self._locate(indices[0])[0]):
             features = tf.io.parse_example(records, spec)
             sizes = np.stack([features[key] for key in _SIZE_KEYS], axis=-1)
@@ -151,10 +129,9 @@ class RecordFiles:
         place = np.searchsorted(self._ends, index, side="right") - 1
         return self._paths[place], int(index - self._ends[place])
 
-    def _record(self, index, opened):
+    def _record(self, index):
         path, number = self._locate(index)
-        with user_errors(path):
-            file = opened(path)
+        with user_errors(path), open(path, "rb", buffering=0) as file:
             file.seek(number * self._frame_bytes)
             frame = file.read(self._frame_bytes)
             file_mark(path, self._marks[path])

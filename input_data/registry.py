@@ -41,16 +41,15 @@ def select(split, images, num_held_out=None):
     default a fifth but at least 1 and at most 10,000 (the reference's number),
     VALID_TRAIN the others. Both get a digest of all `images` as a fingerprint.
     """
+    if not split.is_held_out:
+        return images
     count = num_held_out or min(10_000, max(1, len(images) // 5))
-    if split.is_held_out:
-        if len(images) <= count:
-            raise UserError("--validate needs more training images")
-        # The first division counts: the test images, if they are divided, too.
-        if "validation_images" not in images.fingerprints:
-            value = digest(images.images)[:16]
-            images.fingerprints["validation_images"] = value
-        return images[:-count] if split.is_training else images[-count:]
-    return images
+    if len(images) <= count:
+        raise UserError("--validate needs more training images")
+    # The first division counts: the test images, if they are divided, too.
+    if "validation_images" not in images.fingerprints:
+        images.fingerprints["validation_images"] = digest(images.images)[:16]
+    return images[:-count] if split.is_training else images[-count:]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,19 +115,16 @@ def shards_of(data_dir):
 
 
 def load(config, train):
-    """Loads the `Pipeline` of a resolved `Config`, see `resolve`.
-
-    It is for training if `train`, else for evaluation. Raises UserError for
-    missing or damaged files.
-    """
+    """Loads the `Pipeline` of a resolved `Config`, or raises UserError."""
     # Imported here, so that flags are parsed without TensorFlow.
     import tensorflow as tf
+
+    from input_data.pairs import SeparatePairs
+    from input_data.pipeline import Pipeline
 
     # tf.data reads the images from the CPU's memory, even if there is a GPU.
     with tf.device("CPU:0"):
         if config.pairs != "overlap":
-            from input_data.pairs import SeparatePairs  # it imports TensorFlow
-
             singles = dataclasses.replace(
                 config, num_targets=1, pairs="overlap", eval_size=sys.maxsize
             )
@@ -143,14 +139,11 @@ def load(config, train):
             read = import_named("--dataset", name)
         else:
             read = importlib.import_module(f"input_data.datasets.{name}").load
-        parts = (
-            (Split.VALID_TEST, Split.VALID_TRAIN)
-            if config.validate
-            else (Split.TEST, Split.TRAIN)
-        )
-        pipeline = read(parts[train], config)
-    from input_data.pipeline import Pipeline
-
+        if config.validate:
+            split = Split.VALID_TRAIN if train else Split.VALID_TEST
+        else:
+            split = Split.TRAIN if train else Split.TEST
+        pipeline = read(split, config)
     if not isinstance(pipeline, Pipeline):
         kind = type(pipeline).__name__
         raise UserError(f"--dataset={name} must give a Pipeline, not {kind}")

@@ -46,17 +46,17 @@ def _write(job, shards, num_workers):
     write = functools.partial(write_shard, job)
     if num_workers == 1:
         yield from map(write, shards)
-    else:
-        # Forked processes would share the locks of TensorFlow's threads.
-        context = multiprocessing.get_context("spawn")
-        options = num_workers, context, _follow_parent
-        with concurrent.futures.ProcessPoolExecutor(*options) as pool:
-            try:
-                yield from pool.map(write, shards)
-            except BaseException:
-                for worker in multiprocessing.active_children():
-                    worker.terminate()
-                raise
+        return
+    # Forked processes would share the locks of TensorFlow's threads.
+    context = multiprocessing.get_context("spawn")
+    options = num_workers, context, _follow_parent
+    with concurrent.futures.ProcessPoolExecutor(*options) as pool:
+        try:
+            yield from pool.map(write, shards)
+        except BaseException:
+            for worker in multiprocessing.active_children():
+                worker.terminate()
+            raise
 
 
 def _require_space(job, shards):
@@ -84,8 +84,8 @@ def _follow_parent():
 def prepare(job):
     """Creates the folder of a job and checks the job's existing files.
 
-    Returns two lists of (path, start, stop): all files, and the missing files.
-    A file has the records from `start` to `stop` - 1 of the job.
+    Returns lists of (path, start, stop), of all files and of missing files. A
+    file has the records from `start` to `stop` - 1 of the job.
     """
     split = Split(job.split)
     num_images = len(read_digits(job.dataset, split, job.data_dir))
@@ -97,12 +97,11 @@ def prepare(job):
     else:
         total = num_images * (2 * job.shift + 1) ** 2
         names = mnist.single_names(split, job.shift)[:1]
-    folder = make_folder(job.data_dir)
-    for name in names:
+    folder, shards = make_folder(job.data_dir), []
+    for number, name in enumerate(names):
         remove_partial(folder, name)
-    ends = [number * total // len(names) for number in range(len(names) + 1)]
-    paths = [folder / name for name in names]
-    shards = list(zip(paths, ends, ends[1:], strict=False))
+        ends = number * total // len(names), (number + 1) * total // len(names)
+        shards.append((folder / name, *ends))
     return shards, [shard for shard in shards if not _exists(job, *shard)]
 
 
@@ -138,7 +137,6 @@ def read_digits(dataset, split, data_dir):
 
 
 def _records(job, start, stop):
-    """Yields the records from `start` to `stop` - 1 as bytes."""
     data = read_digits(job.dataset, Split(job.split), job.data_dir)
     make_records = digit_pairs if job.multi_targets else shifted_digits
     return make_records(data, job, start, stop)
@@ -147,11 +145,10 @@ def _records(job, start, stop):
 def shifted_digits(data, job, start, stop):
     """Yields records `start` to `stop` - 1, each of one shifted digit.
 
-    Each image has a record at each offset. The order is by image, then by row
-    offset, then by column offset. `data` are `LabeledImages` of one channel.
+    Each of the `LabeledImages` `data`, of one channel, has a record at each
+    offset. The order is by image, then by row offset, then by column offset.
     """
-    num_offsets = 2 * job.shift + 1
-    shape = (len(data), num_offsets, num_offsets)
+    shape = (len(data), 2 * job.shift + 1, 2 * job.shift + 1)
     for numbers in _chunks(start, stop):
         image, row, column = np.unravel_index(numbers, shape)
         shifted = _shift(data.images[image], row, column, job)
@@ -162,9 +159,8 @@ def digit_pairs(data, job, start, stop):
     """Yields records `start` to `stop` - 1 of two overlapping digits.
 
     `data` are N `LabeledImages` of one channel. The first digit of record k is
-    image k modulo N. The second digit is drawn uniformly from the images of
-    other classes. Offsets are uniform. The pixels of the digits are added,
-    up to 255 (paper, section 6). Pairs depend on `job.seed` and `job.split`.
+    image k modulo N. The second, of another class, and the offsets are uniform.
+    Pixels are added, up to 255 (paper, section 6).
     """
     order, starts, counts = group_by_class(data)
     split = list(Split).index(Split(job.split))
@@ -196,11 +192,7 @@ def _chunks(start, stop):
 
 
 def _shift(images, row, column, job):
-    """Pads images, then moves them by `row` and `column` minus job.shift.
-
-    Takes uint8 [B, H, W, 1] and int64 [B], from 0 to 2 * job.shift; returns
-    uint8 [B, H + 2 * job.pad, W + 2 * job.pad].
-    """
+    """Pads images [B, H, W, 1], and moves them by the offsets - job.shift."""
     border = (job.pad + job.shift, job.pad + job.shift)
     canvas = np.pad(images[..., 0], ((0, 0), border, border))
     size = np.add(images.shape[1:3], 2 * job.pad)
@@ -214,7 +206,6 @@ def _encode(keys, labels, images):
     _, height, width = images[0].shape
     size = {"height": height, "width": width, "depth": 1}
     names = sum(keys, ())
-    columns = [values.tolist() for values in labels]
-    columns += [map(np.ndarray.tobytes, values) for values in images]
+    columns = [*labels, *(map(np.ndarray.tobytes, part) for part in images)]
     for values in zip(*columns, strict=True):
         yield encode_example(size | dict(zip(names, values, strict=True)))

@@ -17,10 +17,9 @@ _BLOCK_ROWS = 512
 class StoredRows:
     """An array [N, ...] of which only the rows in use are in memory.
 
-    Indexing with a slice or with indices selects rows but reads nothing.
-    `numpy.asarray` reads the selected rows. `read(items)` returns the rows of
-    some of the `items`, an array [N] of file names or row numbers. `shape` is
-    that of a row. `describe(items)` tells rows apart faster than their digest.
+    Indexing with a slice or with indices selects rows; `numpy.asarray` reads
+    them. `read(items)` gives the rows, of `shape`, of some of the `items`, file
+    names or row numbers. `describe(items)` is faster than a digest of the rows.
     """
 
     def __init__(self, items, shape, dtype, read, describe=None):
@@ -78,13 +77,10 @@ def file_digest(path):
 
 
 def file_mark(path, expected=None):
-    """A value that changes if a file is written to or replaced.
-
-    Raises UserError if it is not the `expected` one. The time of modification
-    can be set, that of a change of the status cannot.
-    """
+    """A value that changes with a file; UserError if it is not `expected`."""
     with user_errors(path):
         status = os.stat(path)
+    # Programs can set the time of modification, but not that of the status.
     mark = status.st_size, status.st_mtime_ns, status.st_ctime_ns
     if expected not in (None, mark):
         raise UserError(f"{path} was changed while it was in use")
@@ -92,10 +88,8 @@ def file_mark(path, expected=None):
 
 
 def read_rows(path, rows, values, offset=0):
-    """Fills `values` [B, ...] with the `rows` of a file, from byte `offset`.
-
-    They are not mapped: a mapped file that becomes shorter ends the process.
-    """
+    """Fills `values` [B, ...] with the `rows` of a file, from byte `offset`."""
+    # A mapped file that becomes shorter would end the process.
     with user_errors(path), open(path, "rb", buffering=0) as file:
         for place, row in enumerate(rows.tolist()):
             value = values[place : place + 1]
@@ -105,10 +99,7 @@ def read_rows(path, rows, values, offset=0):
 
 
 def rows_in_file(path, array, convert=np.asarray):
-    """`StoredRows` of an `array` that `numpy.memmap` made of a file.
-
-    Reading raises UserError if the file was written to in the meantime.
-    """
+    """`StoredRows` of an `array` that `numpy.memmap` made of a file."""
     mark = file_mark(path)
 
     def read(rows):
@@ -124,9 +115,9 @@ def rows_in_file(path, array, convert=np.asarray):
 class KeptRows:
     """An array [count, *shape] in the file `folder`/`name`-`digest`.
 
-    `digest` stands for everything that the rows depend on. A checksum of it,
-    the row's number and its values follows each row. So killed processes and
-    damage leave rows missing, never wrong; several processes can write at once.
+    `digest` stands for all that the rows depend on. A checksum of it, the row's
+    number and its values follows each row. So killed processes and damage leave
+    rows missing, never wrong. Several processes can write at once.
     """
 
     def __init__(self, folder, name, digest, count, shape, dtype):
@@ -155,9 +146,8 @@ class KeptRows:
 
     def allocate(self):
         """Creates the file if needed; raises UserError if the disk is full."""
-        with user_errors(
-            f"{self.path}, {self.size / 1e9:.1f} GB: cannot write"
-        ):
+        name = f"{self.path}, {self.size / 1e9:.1f} GB"
+        with user_errors(f"{name}: cannot write"):
             is_new = not self.path.exists()
             try:
                 with open(self.path, "ab") as file:
@@ -175,10 +165,8 @@ class KeptRows:
         rows["values"] = values
         numbers = range(start, start + len(values))
         rows["checksum"] = self._checksums(numbers, rows["values"])
-        with (
-            user_errors(f"{self.path}: cannot write"),
-            open(self.path, "r+b") as file,
-        ):
+        writing = user_errors(f"{self.path}: cannot write")
+        with writing, open(self.path, "r+b") as file:
             file.seek(start * self._row.itemsize)
             file.write(rows)
 

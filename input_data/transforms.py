@@ -1,7 +1,4 @@
-"""Pads, shifts, crops and rotates batches of images.
-
-Batches are [B, H, W, C].
-"""
+"""Pads, shifts, crops and rotates batches of images [B, H, W, C]."""
 
 import tensorflow as tf
 
@@ -15,21 +12,13 @@ def pad_images(images, pad):
 
 
 def shift_images(images, offsets, max_shift):
-    """Moves each image by its own offset and fills with black.
-
-    out[b, y, x] = images[b, y - offsets[b, 0], x - offsets[b, 1]]
-
-    `offsets`, int32 [B, 2], are from -`max_shift` to `max_shift`.
-    """
+    """Moves each image by `offsets` (down, right), int32 [B, 2], over black."""
     padded = pad_images(images, max_shift)
     return crop_at(padded, max_shift - offsets, images.shape[1:3])
 
 
 def crop_at(images, starts, size):
-    """Cuts `size` (height, width) out of each image at its own place.
-
-    `starts`, int32 [B, 2], are the first row and column of each crop.
-    """
+    """Cuts `size` out of each image from its `starts`, int32 [B, 2]."""
     rows = starts[:, :1] + tf.range(size[0])  # [B, height]
     columns = starts[:, 1:] + tf.range(size[1])  # [B, width]
     parts = tf.gather(images, rows, axis=1, batch_dims=1)
@@ -66,9 +55,9 @@ def project(images, transforms, size, interpolation, fill_mode="CONSTANT"):
     """Applies a projective transformation to each image.
 
     The output has `size` (height, width). Its pixel (x, y) is the input pixel
-    ((a x + b y + c) / k, (d x + e y + f) / k), where k = g x + h y + 1. Each
-    row of `transforms`, float32 [B, 8], holds the numbers a to h. With
-    `fill_mode` "CONSTANT", pixels from outside the input are black.
+    ((a x + b y + c) / k, (d x + e y + f) / k), where k = g x + h y + 1 and
+    `transforms`, float32 [B, 8], has a to h. With `fill_mode` "CONSTANT",
+    pixels from outside the input are black.
     """
     return tf.raw_ops.ImageProjectiveTransformV3(
         images=images,

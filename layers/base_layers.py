@@ -1,42 +1,22 @@
 """What all layers share: tensors, positions of kernels, and base classes."""
 
 import math
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import keras
 from keras import ops
 
 from .backends import is_mirrored
 
-Names: TypeAlias = tuple[str, ...]
+# Of any backend, a NumPy array or a symbolic Keras tensor; Keras has no types.
+Tensor: TypeAlias = Any
+Pair: TypeAlias = tuple[Tensor, Tensor]  # poses and activations
 Shape: TypeAlias = tuple[Any, ...]  # of int or None; or two shapes, of a pair
+Names: TypeAlias = tuple[str, ...]
 
 # Added to squared lengths of capsules, so that gradients are finite at zero.
 # For lengths >= 1e-4 it is below the rounding error of float32.
 EPSILON = 1e-16
-
-
-class Tensor(Protocol):
-    """A tensor of any backend, a NumPy array or a symbolic Keras tensor."""
-
-    @property
-    def shape(self) -> Any: ...
-    @property
-    def dtype(self) -> Any: ...
-    def __getitem__(self, index: Any, /) -> Any: ...
-    def __neg__(self) -> Any: ...
-    def __add__(self, other: Any, /) -> Any: ...
-    def __radd__(self, other: Any, /) -> Any: ...
-    def __sub__(self, other: Any, /) -> Any: ...
-    def __rsub__(self, other: Any, /) -> Any: ...
-    def __mul__(self, other: Any, /) -> Any: ...
-    def __rmul__(self, other: Any, /) -> Any: ...
-    def __truediv__(self, other: Any, /) -> Any: ...
-    def __rtruediv__(self, other: Any, /) -> Any: ...
-
-
-Pair: TypeAlias = tuple[Tensor, Tensor]  # poses and activations
 
 
 def mask_out(inputs: Tensor, mask: Tensor | None) -> Tensor:
@@ -68,10 +48,10 @@ def largest(tensor: Tensor, axis: int | tuple[int, ...]) -> Tensor:
 
 
 def slice_axis(tensor, axis: int, start: int = 0, stop: int | None = None):
-    """Returns `tensor[start:stop]` along one axis.
+    """Returns `tensor[start:stop]` along one axis, both not negative.
 
-    Uses `ops.slice`: on CPUs its gradient in TensorFlow is 3 to 10 times as
-    fast as that of indexing. `start` and `stop` are not negative.
+    On CPUs TensorFlow's gradient of `ops.slice` is 3 to 10 times as fast as
+    that of indexing.
     """
     shape = list(ops.shape(tensor))
     if stop is None:
@@ -145,22 +125,11 @@ def batch_normalization(name, axis=-1, momentum=0.9, epsilon=1e-5, **options):
     return keras.layers.BatchNormalization(axis, momentum, epsilon, **options)
 
 
-if TYPE_CHECKING:
-
-    class Model(keras.Model):
-        """A network that returns a dict of outputs."""
-
-        __call__: Callable[..., dict[str, Tensor]]
-else:
-    Model = keras.Model
-
-
 class Layer(keras.layers.Layer):
     """Base of layers; a mask raises ValueError unless `call` takes `mask`."""
 
     # Arguments of the constructor. `get_config` reads them from attributes.
     arguments: Names = ()
-    __call__: Callable[..., Tensor]  # Keras has no types
 
     def get_config(self) -> dict[str, Any]:
         saved = {name: getattr(self, name) for name in self.arguments}

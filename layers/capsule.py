@@ -43,8 +43,7 @@ class Length(Layer):
         return tuple(input_shape[:-1])
 
     def compute_output_spec(self, inputs: Tensor) -> Any:
-        shape = self.compute_output_shape(inputs.shape)
-        return keras.KerasTensor(shape, "float32")
+        return keras.KerasTensor(inputs.shape[:-1], "float32")
 
 
 class _RoutedLayer(CapsuleLayer):
@@ -123,10 +122,8 @@ class Capsule(_RoutedLayer):
     Weights: `weights` [I, a, O * A], initially truncated normal with stddev
     0.1; `biases` [O, A], initially 0.1. W [I, a, O, A] is `weights` reshaped.
 
-    With `share_weights` all input capsules use the same `weights`
-    [1, a, O * A], and the number of input capsules may differ between calls.
-    `networks.shared_capsule` has J. Su's layer of this kind and its options
-    (https://kexue.fm/archives/5112).
+    With `share_weights`, as in `networks.shared_capsule`, all input capsules
+    use the same `weights` [1, a, O * A]; their number may differ between calls.
 
     Args:
       num_capsules: int, O, number of output capsules.
@@ -187,10 +184,9 @@ class Capsule(_RoutedLayer):
 class ConvSlimCapsule(_RoutedLayer):
     """Convolutional capsules whose kernel is shared by all input types.
 
-    A 2-D convolution of each input type gives the votes of that type. At each
-    position, the votes of all input types are routed to all output types. With
-    one input type of 256 atoms and one iteration, the layer is PrimaryCapsules
-    of the paper (section 4).
+    A 2-D convolution of each input type gives its votes. At each position, the
+    votes of all input types are routed to all output types. With one input type
+    and one iteration, the layer is PrimaryCapsules of the paper (section 4).
 
     Weights: `weights` [k, k, a, O * A], initially truncated normal with stddev
     0.1; `biases` [O, A], initially 0.1. All positions share the same biases.

@@ -6,14 +6,14 @@ from typing import Any
 import keras
 from keras import ops
 
-from .base_layers import Model, Tensor, registered
+from .base_layers import Tensor, registered
 from .losses import MeanOverBatch, reconstruction_loss
 from .networks.capsule import capsule
 from .reconstruction import Reconstruction
 
 
 @registered
-class CapsuleNetwork(Model):
+class CapsuleNetwork(keras.Model):
     """The paper's network with its decoder, for `fit` and `predict`.
 
       network = CapsuleNetwork((28, 28, 1), num_classes=10)
@@ -69,11 +69,12 @@ class CapsuleNetwork(Model):
             lengths, capsules = tensors["logits"], tensors["capsules"]
             outputs = {"lengths": lengths, "capsules": capsules}
             if decoder:
-                options: dict[str, Any] = {"dtype": dtype, "name": "remake"}
-                reconstruction = Reconstruction(*input_shape, **options)
+                remake = Reconstruction(
+                    *input_shape, dtype=dtype, name="remake"
+                )
                 # TFLite and ONNX lack the bitwise operations of `argmax`.
                 longest = ops.argsort(-lengths, axis=-1)[:, 0]
-                outputs["remake"] = reconstruction(capsules, longest)
+                outputs["remake"] = remake(capsules, longest)
             graph = keras.Model(images, outputs)
         super().__init__(graph.inputs[0], graph.output, name=name)
         self.dtype_policy = dtype  # `compile` scales the loss for float16

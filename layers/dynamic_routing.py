@@ -8,11 +8,10 @@ from .votes import FormedVotes
 def dynamic_routing(
     votes: Tensor, biases: Tensor, num_routing: int = 3, leaky: bool = False
 ) -> Tensor:
-    """Routing by agreement, procedure 1 of the paper: see `route`.
+    """`route` for votes that are given as a tensor.
 
     Args:
-      votes: tensor [..., I, O, A], the prediction of each input capsule for
-        each output capsule.
+      votes: tensor [..., I, O, A].
       biases: tensor [O, A].
       num_routing: int >= 1, number of iterations.
       leaky: bool, whether couplings come from `leaky_softmax`.

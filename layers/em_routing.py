@@ -1,7 +1,7 @@
 """Matrix capsules with EM routing: each has a 4x4 pose and an activation.
 
-matrix_votes.py names the axes. Routing computes in float32. Logarithms of
-activations are finite, because they are computed from logits.
+matrix_votes.py names the axes. Routing computes in float32, and logarithms of
+activations from logits, which are finite.
 
 Source: G. Hinton, S. Sabour, N. Frosst, "Matrix capsules with EM routing",
 ICLR 2018, https://openreview.net/forum?id=HJWLfGWRb ("the paper" here).
@@ -53,8 +53,8 @@ class EMOptions:
       normalise: over which parents the assignments of a child sum to 1:
         "parents", all parents of the child (the paper); "types", all types at
         one position; "positions", all positions of one type (the authors'
-        code). With "parents", assignments start at 1 / (number of the child's
-        parents), otherwise at 1 / (number of parent types).
+        code). They start at 1 / (number of the child's parents) with "parents",
+        otherwise at 1 / (number of parent types).
     """
 
     num_routing: int = 3
@@ -81,7 +81,7 @@ def em_routing(
     """EM routing, procedure 1 of the paper.
 
     Child i has the activation a_i and votes V_ij for parent j. R_ij is the
-    share of child i that is assigned to parent j. The M-step is as follows,
+    share of i that is assigned to j, at first 1 / O. The M-step is as follows,
     where sum_h is over the 16 pose entries and sum is over the children i of j:
 
       r_ij = R_ij a_i,  S_j = sum r_ij
@@ -94,7 +94,6 @@ def em_routing(
       R_ij = a_j p_ij / (sum over parents k of a_k p_ik)
 
     where p_ij is the density of V_ij under the normal distribution of parent j.
-    Initially R_ij = 1 / O. Gradients flow through all iterations.
 
     Args:
       votes: tensor [..., K, O, 16].
@@ -171,9 +170,7 @@ def fit_em(votes, activations, beta_u, beta_a, options, parents):
 
 @registered
 class PrimaryMatrixCapsules(PrimaryPoseLayer):
-    """Primary capsules: a 1x1 convolution to poses and to activations.
-
-    Poses are linear in the channels; activations are sigmoids.
+    """Primary capsules: a 1x1 convolution to poses and sigmoid activations.
 
     Weights, with C channels: `pose_weights` [C, I * 16] and
     `activation_weights` [C, I], initially truncated normal with stddev 0.5
@@ -292,10 +289,9 @@ class ConvMatrixCapsules(_EMRoutedLayer):
 class ClassMatrixCapsules(_EMRoutedLayer):
     """Class capsules, routed by EM: every child votes for every class.
 
-    Children of the same type use the same matrices at all positions. With
-    `coordinates` (the source's "coordinate addition") the position of a child,
-    scaled to (0, 1), is added to each of its 4x4 votes: the row to entry [0, 3]
-    of the vote, the column to entry [1, 3].
+    Children of a type use the same matrices at all positions. `coordinates`
+    (the source's "coordinate addition") adds the position of a child, scaled to
+    (0, 1), to its 4x4 votes: the row to entry [0, 3], the column to [1, 3].
 
     Weights: `weights` [I, O, 4, 4], and `beta_u` and `beta_a` [O], as in
     `ConvMatrixCapsules`.

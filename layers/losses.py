@@ -1,9 +1,8 @@
 """Losses and metrics of the reference.
 
-They are functions of k-hot labels [B, O] and logits [B, O], and return float32
-[B], which training averages over the batch. Logits are capsule lengths or, for
-the baseline, the outputs of its last layer. With a label for each pixel, labels
-and logits are [B, H, W, O], and losses and metrics are [B, H, W].
+They are functions of k-hot labels [B, O] and logits [B, O], such as capsule
+lengths, and return float32 [B], which training averages over the batch. With a
+label for each pixel, labels and logits are [B, H, W, O], results [B, H, W].
 """
 
 from typing import Any
@@ -37,7 +36,7 @@ def margin_loss(
 
     The mean over the classes of
     0.5 * T * max(0, 0.9 - l)^2 + 0.25 * (1 - T) * max(0, l - 0.1)^2.
-    The paper has twice these factors, 1 and 0.5, and the sum over the classes.
+    The paper has the sum over the classes of twice these terms.
 
     Args:
       labels: tensor T [B, O], 1 for each class that is present, else 0.
@@ -57,9 +56,8 @@ def margin_loss(
 def softmax_loss(labels: Tensor, logits: Tensor) -> Tensor:
     """Softmax cross-entropy: -sum over classes of labels * log softmax(logits).
 
-    With k labels the loss is the sum of k cross-entropies, and its gradient is
-    k * softmax(logits) - labels. The reference has the same loss, but the
-    gradient softmax(logits) - labels, as if labels summed to 1.
+    With k labels its gradient is k * softmax(logits) - labels. The reference
+    has the gradient softmax(logits) - labels, as if labels summed to 1.
     """
     labels, logits = float32(labels, logits)
     return -ops.sum(labels * ops.log_softmax(logits, axis=-1), axis=-1)
@@ -86,10 +84,9 @@ def reconstruction_loss(
 ) -> Tensor:
     """Sum of the squared differences of all pixels, times `weight`.
 
-    The default weight is the paper's, but `margin_loss` is the paper's loss
-    divided by 2 * O. For 10 classes the default therefore acts like a weight of
-    0.01 in the paper, as in the reference. Pixels are in [0, 1]. Raises
-    ValueError if the shapes [B, ...] differ.
+    The default weight is the paper's. As `margin_loss` is the paper's loss
+    divided by 2 * O, it acts like 0.01 in the paper for 10 classes, as in the
+    reference. Pixels are in [0, 1]. Other shapes [B, ...] raise ValueError.
     """
     require_shape("reconstructions", reconstructions, images.shape)
     error = ops.cast(reconstructions, "float32") - ops.cast(images, "float32")
@@ -133,9 +130,8 @@ def correct(labels: Tensor, logits: Tensor, num_targets: int = 1) -> Tensor:
     """1 where the predicted classes are exactly the labels, else 0.
 
     The predicted classes are the `num_targets` with the largest logits; ties go
-    to the lower class index. If `num_targets` is 0, an example may have any
-    number of labels, and all classes with logits above 0.5 are predicted. The
-    result is 0 if any logit of the example is infinite or NaN.
+    to the lower class index. If `num_targets` is 0, they are all classes with
+    logits above 0.5. The result is 0 if any logit is infinite or NaN.
     """
     hits, needed = _num_hits(labels, logits, num_targets)
     return ops.cast(hits > needed - 0.5, "float32")

@@ -28,7 +28,7 @@ def materialize(tensor):
     """Writes a tensor to memory once, by a product with an identity matrix.
 
     On CPUs TensorFlow's XLA would compute it again in each operation that
-    reads it, often by slow loops. So the same holds for its gradient.
+    reads it, often by slow loops; likewise its gradient.
     """
     if not is_on_cpu("tensorflow"):
         return tensor
@@ -46,9 +46,8 @@ def matrix_votes(poses: Tensor, kernel: Tensor) -> Any:
     each. All places share the kernel W [O, 4, 4, C]. The votes V are
     [O, N, 16, P * C]. All are float32.
 
-    Products of 4x4 matrices are too small to be vectorized. Therefore V is
-    computed as a sum of four elementwise products over all children, and each
-    of the two gradients as a batch of C larger matrix products.
+    4x4 products are too small to be vectorized. Hence V is a sum of four
+    elementwise products, and both gradients are batches of C larger products.
     """
     places, children = poses.shape[3:]
     types = kernel.shape[0]

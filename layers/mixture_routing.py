@@ -1,9 +1,8 @@
 """Matrix capsules with routing that fits normal distributions to the votes.
 
-EM routing and variational Bayes routing differ in how they fit a parent to the
-votes. Inputs and outputs of the layers are pairs: poses [B, H, W, types, 16]
-and float32 activations [B, H, W, types] in [0, 1]. matrix_votes.py names the
-axes. Routing computes in float32.
+EM and variational Bayes routing differ in how they fit a parent to the votes.
+Inputs and outputs of the layers are pairs: poses [B, H, W, types, 16] and
+float32 activations [B, H, W, types] in [0, 1]. matrix_votes.py names the axes.
 """
 
 import dataclasses
@@ -104,10 +103,9 @@ def fit_mixture(
 class Parents:
     """Defines over which parents the assignments R of a child sum to 1.
 
-    Without `window`, R sums to 1 over the O types at a position. With `window`,
-    R sums to 1 over the O * P parents at the P positions whose window contains
-    the child or, with `by_type`, over the P parents of each type. R starts at
-    1 / O or, with `divide` (which needs `window`), at 1 / (O * P).
+    They are the O types at a position or, with `window`, the O * P parents at
+    the P positions whose window contains the child; with `by_type`, the P
+    parents of each type. R starts at 1 / O or, with `divide`, at 1 / (O * P).
     """
 
     window: Window | None = None
@@ -231,5 +229,4 @@ class MixtureLayer(PoseLayer, VotingLayer):
         return self._by_blocks(route_block, *examples, constants=constants)
 
     def _constants(self):
-        """The arguments of `_route_votes` after votes and activations."""
-        return []
+        return []  # the arguments of `_route_votes` after votes, activations

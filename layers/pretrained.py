@@ -6,13 +6,12 @@ import keras
 import numpy as np
 from keras import ops
 
-from .base_layers import Model
 from .networks.efficient_capsule import efficient_capsule
 from .reconstruction import Reconstruction
 
 
-def pretrained(name: str) -> Model:
-    """Loads a trained network.
+def pretrained(name: str) -> keras.Model:
+    """Loads a trained network; raises ValueError if none has this name.
 
     "mnist" is Efficient-CapsNet with its decoder, trained on MNIST. It predicts
     35 of the 10,000 test images wrongly. The weights are rounded to float16;
@@ -22,9 +21,6 @@ def pretrained(name: str) -> Model:
       `keras.Model` that takes images [B, 28, 28, 1], pixels in [0, 1], and
       returns a dict: logits [B, 10], the lengths of the capsules; capsules
       [B, 10, 16]; recons [B, 28, 28, 1], the reconstruction.
-
-    Raises:
-      ValueError: if there is no network of this name.
     """
     if name != "mnist":
         raise ValueError(f'`name` must be "mnist". Received: {name!r}')

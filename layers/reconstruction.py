@@ -68,9 +68,8 @@ class Reconstruction(Decoder):
 
     Args:
       height, width, depth: see `Decoder`.
-      he_normal: bool. If true, the layers are initialized as in
-        Efficient-CapsNet: he-normal kernels, Glorot-normal in the last layer,
-        and biases 0. If false, they are initialized as in the reference.
+      he_normal: bool, whether to initialize as Efficient-CapsNet: he-normal
+        kernels, Glorot-normal in the last layer, biases 0.
 
     Call and output: see `Decoder`. Output pixels are in [0, 1].
     """

@@ -36,8 +36,8 @@ def squash(
 ) -> Tensor:
     """Shrinks each capsule to a length below 1 and keeps its direction.
 
-    A capsule s becomes |s|^2 / (constant + |s|^2) * s / |s|. In equation 1 of
-    the paper, constant is 1. For s = 0 the value is 0, as is the gradient with
+    A capsule s becomes |s|^2 / (constant + |s|^2) * s / |s|: equation 1 of the
+    paper, if constant is 1. For s = 0 the value is 0, as is the gradient with
     epsilon 0; the reference gives NaN. Lengths are computed in float32.
 
     Args:
@@ -58,8 +58,7 @@ def squash(
 def lengths(capsules: Tensor) -> Tensor:
     """Euclidean lengths of capsules, [..., A] -> float32 [...].
 
-    The length of a capsule is the probability that its entity exists. The
-    gradient for a zero capsule is 0, not NaN.
+    The gradient for a zero capsule is 0, not NaN.
     """
     squared = ops.sum(ops.square(ops.cast(capsules, "float32")), axis=-1)
     return squared * ops.rsqrt(squared + EPSILON)
@@ -68,16 +67,14 @@ def lengths(capsules: Tensor) -> Tensor:
 def leaky_softmax(logits: Tensor, axis: int = -1) -> Tensor:
     """Softmax with an additional logit of 0, whose output is dropped.
 
-    Logits l give the couplings c_o = exp(l_o) / (1 + sum_k exp(l_k)). Their sum
-    over `axis`, the output capsules, is less than 1, so an input capsule may be
-    routed to no output capsule.
+    Logits l give c_o = exp(l_o) / (1 + sum_k exp(l_k)). Their sum over `axis`
+    is less than 1, so an input capsule may be routed to no output capsule.
     """
     return softmax(ops.convert_to_tensor(logits), axis, leaky=True)
 
 
 def softmax(logits, axis, leaky=False):
     """Softmax, leaky or not. `tf.nn.softmax` is slow if axis is not last."""
-    # The largest logit is subtracted for numerical stability.
     maxima = largest(logits, axis)
     if leaky:
         maxima = ops.maximum(maxima, 0.0)

@@ -8,14 +8,11 @@ from .base_layers import Tensor
 class SharedVotes:
     """Votes with weights that all input capsules share. Couplings: [B, O, I].
 
-    Inputs are [B, I, a] and weights [1, a, O * A]. The size I may be unknown
-    and may differ between calls. The votes are never formed:
+    Inputs are [B, I, a] and weights [1, a, O * A]; I may be unknown. The votes
+    are never formed:
 
       sum over I of c * votes = (sum over I of c * inputs) @ weights
       <votes, v> = <inputs, weights @ v>
-
-    Per example, an iteration needs 2 * I * a * O + 2 * a * O * A multiply-adds;
-    forming the votes would need I * a * O * A.
     """
 
     outputs_axis = -2

@@ -21,7 +21,6 @@ from .base_layers import (
 
 
 def _normalized(capsules):
-    """Layer normalization over the atoms, unless there is only one."""
     if capsules.shape[-1] == 1:
         return capsules
     mean, variance = ops.moments(capsules, axes=-1, keepdims=True)

@@ -27,10 +27,7 @@ class Votes(Protocol):
         """The sum over I of couplings times votes: float32 [..., O, A]."""
 
     def agreement(self, capsules: Tensor) -> Tensor:
-        """The dot products of votes with `capsules`, [..., O, A].
-
-        The result is float32 and has the shape of couplings.
-        """
+        """Dot products of votes with `capsules`: float32, as couplings."""
 
 
 class FormedVotes:
@@ -69,8 +66,8 @@ class LinearVotes:
       <votes, v> = <inputs, weights @ v>
 
     so the largest tensors have B * O * I * a entries, not B * O * I * A. On
-    CPUs the O output capsules are split into blocks, so that the tensors of a
-    block fit into the cache; at most 16, so that the graph stays small.
+    CPUs the O output capsules are split into at most 16 blocks, whose tensors
+    fit into the cache.
     """
 
     outputs_axis = -3
@@ -94,7 +91,6 @@ class LinearVotes:
         self._input_blocks = _copies(inputs_by_atom, len(self._weight_blocks))
 
     def _blocks(self, by_output):
-        """Splits [O, ...] into a list of blocks of outputs."""
         starts = range(self._block_size, self.outputs[0], self._block_size)
         return ops.split(by_output, list(starts)) if starts else [by_output]
 

@@ -1,6 +1,7 @@
 """Windows over a grid of capsules; the base class of layers with windows."""
 
 import functools
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -45,18 +46,16 @@ class Window:
         """Yields the children at each place in a window; H is axis `axis`."""
         height, width = ((p - 1) * self._strides + 1 for p in self.positions)
         leading = (slice(None),) * axis
-        for row in range(self.shape[0]):
-            for column in range(self.shape[1]):
-                rows = slice(row, row + height, self._strides)
-                columns = slice(column, column + width, self._strides)
-                yield grid[(*leading, rows, columns)]
+        for row, column in itertools.product(*map(range, self.shape)):
+            rows = slice(row, row + height, self._strides)
+            columns = slice(column, column + width, self._strides)
+            yield grid[(*leading, rows, columns)]
 
     def over_windows(self, entries, combine):
         """Combines a child's entries over all windows that contain the child.
 
         `entries` [any, N, K] are for N = B * h * w windows of K = k * k * I
-        children (I types); `combine` is `ops.add` or `ops.maximum`. In the
-        returned [any, N, K], all entries of a child have the combined value.
+        children (I types); `combine` is `ops.add` or `ops.maximum`.
         """
         # Below any log density, but finite, so that differences stay finite.
         empty = 0.0 if combine is ops.add else -1e30
@@ -64,28 +63,22 @@ class Window:
         groups, _, num_children = entries.shape
         height, width = self.positions
         size, stride = self.shape[0], self._strides
-        last = size - 1
         types = num_children // size**2
         shape = groups, -1, height, width, size, size, types
         windows = ops.reshape(entries, shape)
-        grid = None
-        for row in range(size):
-            for column in range(size):
-                # Moves the entries to the positions of their children: with
-                # gaps of `stride` and shifted by (row, column).
-                children = ops.reshape(
-                    windows[:, :, :, :, row, column],
-                    (groups, -1, height, 1, width, 1, types),
-                )
-                gap, none = (0, stride - 1), (0, 0)
-                if stride > 1:
-                    gaps = (none, none, none, gap, none, gap, none)
-                    children = pad(children, gaps)
-                shape = groups, -1, height * stride, width * stride, types
-                children = ops.reshape(children, shape)
-                shifts = (row, last - row), (column, last - column)
-                children = pad(children, (none, none, *shifts, none))
-                grid = children if grid is None else combine(grid, children)
+        gap, none = (0, stride - 1), (0, 0)
+
+        def of_place(row, column):
+            """Entries at their children: with gaps of `stride`, and shifted."""
+            children = windows[:, :, :, None, :, None, row, column]
+            children = pad(children, (none, none, none, gap, none, gap, none))
+            shape = groups, -1, height * stride, width * stride, types
+            shifts = [(n, size - 1 - n) for n in (row, column)]
+            children = ops.reshape(children, shape)
+            return pad(children, (none, none, *shifts, none))
+
+        places = itertools.product(range(size), repeat=2)
+        grid = functools.reduce(combine, itertools.starmap(of_place, places))
         combined = ops.stack(list(self._shifted(grid, 2)), axis=4)
         return ops.reshape(combined, ops.shape(entries))
 
@@ -93,7 +86,7 @@ class Window:
 class PoseLayer(Layer):
     """Base of layers that return poses and float32 activations."""
 
-    __call__: Callable[..., Pair]  # type: ignore[assignment]
+    __call__: Callable[..., Pair]
 
     def compute_output_spec(self, inputs: Any, training: Any = None) -> Any:
         # Keras cannot infer shapes through blocks, and gives both one dtype.

@@ -1,6 +1,5 @@
 """The description of a network, from which it is built."""
 
-import bisect
 import concurrent.futures
 import dataclasses
 import math
@@ -17,12 +16,9 @@ from models.table import find_model
 
 @dataclasses.dataclass(frozen=True)
 class Architecture:
-    """Describes a network, without the values of its weights.
+    """Describes a network, without the values of its weights."""
 
-    `model` is a name of `--model`.
-    """
-
-    model: str
+    model: str  # a name of `--model`
     shape: ImageShape
     num_targets: int
     hparams: BaseHParams
@@ -62,29 +58,18 @@ class Architecture:
         UserError if the images are too small for the network, or the memory is
         too small for `copies` copies of the weights.
         """
-        try:
-            needed = 4 * copies * self._num_weights()
-            if needed > (memory := psutil.virtual_memory().total):
-                raise UserError(
-                    f"model {self.model} needs {needed / 1e9:,.0f} GB for "
-                    f"{copies} copies of its weights; this machine has "
-                    f"{memory / 1e9:,.0f} GB"
-                )
-            keras.utils.set_random_seed(seed)
-            return self._create()
-        except ValueError:
-            smallest = self._smallest_image()
-            if not smallest or min(*self._size) >= smallest:
-                raise
-            height, width = self._size
+        # In a thread of its own, Keras counts layer names from 1 and drops the
+        # variables with the thread.
+        with concurrent.futures.ThreadPoolExecutor(1) as executor:
+            needed = 4 * copies * executor.submit(self._num_weights).result()
+        if needed > (memory := psutil.virtual_memory().total):
             raise UserError(
-                f"images of {height}x{width} are too small for model "
-                f"{self.model}: the smallest size is {smallest}x{smallest}"
-            ) from None
-
-    @property
-    def _size(self):
-        return self.shape.height, self.shape.width
+                f"model {self.model} needs {needed / 1e9:,.0f} GB for "
+                f"{copies} copies of its weights; this machine has "
+                f"{memory / 1e9:,.0f} GB"
+            )
+        keras.utils.set_random_seed(seed)
+        return self._create()
 
     def _create(self):
         row = find_model(self.model)
@@ -95,26 +80,12 @@ class Architecture:
 
     def _num_weights(self):
         """The number of weights, found without creating their values."""
-
-        def count():
+        try:
             with keras.StatelessScope(initialize_variables=False):
                 return sum(math.prod(w.shape) for w in self._create().weights)
-
-        # In a thread of its own, Keras counts layer names from 1 and drops the
-        # variables with the thread.
-        with concurrent.futures.ThreadPoolExecutor(1) as executor:
-            return executor.submit(count).result()
-
-    def _smallest_image(self):
-        """The smallest side of images, at most 128, that fits; 0 for none."""
-
-        def fits(side):
-            shape = dataclasses.replace(self.shape, height=side, width=side)
-            try:
-                return bool(
-                    dataclasses.replace(self, shape=shape)._num_weights()
-                )
-            except ValueError:
-                return False
-
-        return (bisect.bisect_left(range(1, 129), True, key=fits) + 1) % 129
+        except ValueError as error:
+            size = f"{self.shape.height}x{self.shape.width}"
+            raise UserError(
+                f"images of {size} do not fit model {self.model}: they may be "
+                "too small (--debug shows the error)"
+            ) from error

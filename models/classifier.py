@@ -19,9 +19,7 @@ class Classifier(keras.Model):
     """A network with scores of classes and, with a decoder, reconstructions.
 
     The loss is the sum of the classification loss, regularizers, `add_loss` of
-    layers and, with a decoder, one reconstruction loss for each target. `fit`
-    reports running means: loss, batch_classification_cost, reconstruction_error
-    (with a decoder), accuracy and almost_accuracy.
+    layers and, with a decoder, one reconstruction loss for each target.
 
     Call arguments:
       x: dict with `images` [B, H, W, C] and, optionally, the classes to decode,
@@ -40,21 +38,15 @@ class Classifier(keras.Model):
       decoder: layer that maps capsules and labels to an image, or None.
       has_class_capsules: bool, whether the outputs have `capsules`.
       has_lengths: bool, whether scores are lengths or activations of capsules.
-
-    Args:
-      row: `table.Model`.
-      shape: `keys.ImageShape`.
       num_targets: int, see `keys.Spec`; `SEVERAL_LABELS` needs the margin loss.
       hparams: instance of `row.hparams`.
-      **kwargs: keyword arguments of `keras.Model`.
     """
 
     def __init__(self, row, shape, num_targets, hparams, **kwargs):
         super().__init__(**kwargs)
         is_margin = getattr(hparams, "loss_type", None) == "margin"
-        if num_targets == keys.SEVERAL_LABELS and not (
-            row.several_labels or is_margin
-        ):
+        several_labels = row.several_labels or is_margin
+        if num_targets == keys.SEVERAL_LABELS and not several_labels:
             raise UserError("images of several classes need the margin loss")
         if row.full_float32:
             use_full_float32()
@@ -80,8 +72,7 @@ class Classifier(keras.Model):
             self.decoder = None
             if getattr(hparams, "remake", False):
                 self.decoder = self.make_decoder(*size)
-                error = keras.metrics.Mean(name="reconstruction_error")
-                self._reconstruction_error = error
+                self._error = keras.metrics.Mean(name="reconstruction_error")
             self.functional()  # builds the decoder
         self.built = True
         if decay := getattr(hparams, "weight_decay", 0):
@@ -99,9 +90,9 @@ class Classifier(keras.Model):
     def functional(self):
         """The network and its decoder as a Keras functional model.
 
-        It uses only Keras and `layers`, so that a saved file can be loaded
-        without the rest of this project. It takes images [B, H, W, C], prepared
-        as in training, and returns what a call without labels returns.
+        A saved file can be loaded with Keras and `layers` alone. It takes
+        images [B, H, W, C], prepared as in training, and returns what a call
+        without labels returns.
         """
         outputs = self.outputs({}, self.network.output)
         return keras.Model(self.network.input, outputs, name="export")
@@ -138,16 +129,11 @@ class Classifier(keras.Model):
         row, hparams = self.row, self.hparams
         # The batch has the step: JAX would trace `iterations` as a constant.
         step, scores = x.get(keys.STEP), outputs[keys.LOGITS]
-        cost = row.loss(y[keys.LABELS], scores, step, hparams)
-        if self.decoder is None:
-            return cost, 0, cost
-        error = sum(
-            row.reconstruction_loss(
-                y[name], outputs[name], hparams.remake_weight
-            )
-            for name in keys.RECONS_BY_TARGET
-            if name in outputs
-        )
+        cost, error = row.loss(y[keys.LABELS], scores, step, hparams), 0
+        for name in keys.RECONS_BY_TARGET:
+            if name in outputs:
+                images = y[name], outputs[name]
+                error += row.reconstruction_loss(*images, hparams.remake_weight)
         return cost, error, cost + error
 
     def compute_loss(
@@ -156,7 +142,7 @@ class Classifier(keras.Model):
         cost, error, total = self.example_losses(x, y, y_pred)
         self._cost.update_state(cost)
         if self.decoder is not None:
-            self._reconstruction_error.update_state(error)
+            self._error.update_state(error)
         loss = self._mean_over_batch(cost, total)
         if self.losses:  # regularizers and `add_loss` of layers
             loss = loss + super().compute_loss()
@@ -179,19 +165,17 @@ class Classifier(keras.Model):
     def receptive_field(self):
         """The layers between the image and the h x w grid of `Routing`.
 
-        Returns a tuple of triples (size, strides, padding), one for each layer.
-        The tuple is empty if one position sees the whole image.
+        Returns a tuple of triples (size, strides, padding); an empty one if a
+        position sees the whole image.
         """
         return graph.receptive_field(self) if self.row.routed_layer else ()
 
     def multiply_adds(self):
         """Number of multiplications of inputs by weights, for one image.
 
-        A convolution uses each weight once at every position of its output.
-        Capsule layers have a method `multiply_adds`. Decoder, biases,
-        normalization and routing are not counted. The count for Sabour's
-        network is 201 M; routing would add 1 M. Returns None if a layer's
-        number is unknown.
+        Decoder, biases, normalization and routing are not counted: routing
+        would add 1 M to the 201 M of Sabour's network. Returns None if a
+        layer's number is unknown.
         """
         return _multiply_adds(self.network)
 

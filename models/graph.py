@@ -8,14 +8,10 @@ from keras import ops
 
 
 class Routing(typing.NamedTuple):
-    """Routing of an h x w grid of capsules to the class capsules.
+    """Routing of an h x w grid of capsules to the class capsules."""
 
-    Couplings are float32 [iterations, B, h, w, types, classes]. If `leaky`, the
-    couplings of a capsule may sum to less than 1.
-    """
-
-    couplings: typing.Any
-    leaky: bool = False
+    couplings: typing.Any  # float32 [iterations, B, h, w, types, classes]
+    leaky: bool = False  # couplings of a capsule may sum to less than 1
 
 
 def on_grid(couplings, grid):

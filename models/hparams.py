@@ -24,15 +24,10 @@ _LOOPS = ("branches", "convolutions", "depth", "routing")
 
 @dataclasses.dataclass(frozen=True)
 class BaseHParams:
-    """Hyper-parameters of every model; each model adds its own.
+    """Hyper-parameters of every model; each model adds its own."""
 
-    Attributes:
-      PRESETS: dict from name to a dict of values, for preset=NAME.
-      UNUSED: names of the reference's hyper-parameters that a model ignores.
-    """
-
-    PRESETS: ClassVar = {}
-    UNUSED: ClassVar = ()
+    PRESETS: ClassVar = {}  # from name to a dict of values, for preset=NAME
+    UNUSED: ClassVar = ()  # the reference's hyper-parameters to be ignored
 
     decay_rate: float = field(
         0.96, "factor of the learning rate per `decay_steps` steps", above=0
@@ -90,9 +85,9 @@ DECODER_FIELDS = {
 def network_fields(network, bounds):
     """Dict from name to a field, for the arguments of a network function.
 
-    A field has the argument's default, its choices, and its text in the
-    docstring. `bounds` are by name further arguments of `field`. Arguments
-    without a default, or with None, are no hyper-parameters.
+    A field has the argument's default, choices, and text in the docstring, and
+    the arguments of `field` in `bounds`. Arguments without a default, or with
+    None, are no hyper-parameters.
     """
     docstring = docstring_parser.parse(inspect.getdoc(network) or "")
     # "name: type, text."

@@ -8,10 +8,7 @@ from models.graph import Routing, on_grid
 
 
 class InvertedAttentionModel(Classifier):
-    """A class of its own, because all routed layers iterate together.
-
-    The couplings of an iteration need the poses of the one before.
-    """
+    """A class of its own, because all routed layers iterate together."""
 
     def routing_of(self, images):
         primary = self.activations(images)["primary"]

@@ -6,10 +6,6 @@ from keras import ops
 
 import layers
 
-# DeepCaps' weight of absent classes, m+ and m- of the margin loss.
-DEEPCAPS_MARGINS = (0.5, 0.9, 0.1)
-DEEPCAPS_HARD_MARGINS = (0.8, 0.95, 0.05)
-
 
 def cross_entropy(labels, scores, step, hparams):
     """The cross-entropy; the scores are probabilities."""
@@ -19,15 +15,7 @@ def cross_entropy(labels, scores, step, hparams):
 
 
 def su_margins(labels, scores, step, hparams):
-    """J. Su's loss: a mean over the classes.
-
-    It is the mean of
-
-      y * max(0, 0.9 - p)^2 + 0.25 * (1 - y) * max(0, p - 0.1)^2
-
-    where y is the label and p the score of a class. The paper has 0.5 in place
-    of 0.25.
-    """
+    """J. Su's loss: twice the margin loss with 0.25 in place of 0.5."""
     return 2.0 * layers.margin_loss(labels, scores, absent_weight=0.25)
 
 
@@ -38,8 +26,8 @@ def summed_margins(labels, scores, step, hparams):
 
 def deepcaps_margins(labels, scores, step, hparams):
     """`summed_margins`, optionally with hard margins."""
-    is_hard = hparams.hard_margins
-    margins = DEEPCAPS_HARD_MARGINS if is_hard else DEEPCAPS_MARGINS
+    # The weight of absent classes, m+ and m- of the margin loss.
+    margins = (0.8, 0.95, 0.05) if hparams.hard_margins else (0.5, 0.9, 0.1)
     return 2.0 * labels.shape[-1] * layers.margin_loss(labels, scores, *margins)
 
 
@@ -52,5 +40,4 @@ def mean_squared_error(images, reconstructions, weight):
 def squared_error_like_mnist(images, reconstructions, weight):
     """784 * `weight` * mean squared error of a pixel."""
     scale = 28 * 28 / math.prod(images.shape[1:])
-    loss = layers.reconstruction_loss(images, reconstructions, weight)
-    return scale * loss
+    return scale * layers.reconstruction_loss(images, reconstructions, weight)

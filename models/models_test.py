@@ -171,7 +171,8 @@ def test_the_smallest_image(name, padding, smallest):
     small_model(name, ImageShape(smallest, 40, 1, 2), **hparams)
     if smallest > 1:
         too_small = ImageShape(40, smallest - 1, 1, 2)
-        with pytest.raises(UserError, match=f"{smallest}x{smallest}$"):
+        size = f"images of 40x{smallest - 1} do not fit model {name}:"
+        with pytest.raises(UserError, match=size):
             small_model(name, too_small, **hparams)
 
 

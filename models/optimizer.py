@@ -1,5 +1,7 @@
 """The optimizers Adam and Muon, and the learning-rate schedule."""
 
+import math
+
 import keras
 from keras import backend, ops
 from keras.optimizers import schedules
@@ -8,11 +10,16 @@ from layers.backends import (
     adam_moments,
     is_mirrored,
     is_on_cpu,
+    use_full_float32,
 )
+from models.orthogonalize import orthogonalize
 
 # Keeps gradients from vanishing under mixed_float16 (medians are 2e-7 to 7e-4).
 # It is constant, so that the optimizer's state is the same for all policies.
 FLOAT16_LOSS_SCALE = 2.0**10
+MUON_MOMENTUM = 0.95
+# Root mean square of Adam's updates; Muon's are scaled to it.
+MUON_SCALE = 0.2
 
 
 class FlooredExponentialDecay(schedules.ExponentialDecay):
@@ -55,15 +62,47 @@ class Adam(keras.optimizers.Adam):
         )
 
 
-OPTIMIZERS = "adam", "muon"
+class Muon(Adam):
+    """Muon for kernels with three or more axes, Adam for all other weights.
+
+    The momentum of a kernel becomes a matrix by flattening all axes but the
+    last; Muon orthogonalizes it (Jordan 2024). Updates are scaled as by Liu et
+    al. 2025 (https://arxiv.org/abs/2502.16982), so that learning rates for Adam
+    suit Muon. Either can continue from the other's state. Unlike Keras' Muon,
+    this one leaves dense kernels to Adam, to save time.
+    """
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        use_full_float32()
+
+    def update_step(self, gradient, variable, learning_rate):
+        if len(variable.shape) < 3:
+            super().update_step(gradient, variable, learning_rate)
+            return
+        gradient = ops.cast(gradient, variable.dtype)
+        momentum, velocity = adam_moments(self, variable)
+        share, change = 1 - MUON_MOMENTUM, ops.square(gradient) - velocity
+        self.assign_add(velocity, (1 - self.beta_2) * change)
+        self.assign_add(momentum, share * (gradient - momentum))
+        # Nesterov momentum: the momentum after another step of this gradient.
+        direction = momentum + share * (gradient - momentum)
+        matrix = ops.reshape(direction, (-1, variable.shape[-1]))
+        rate = ops.cast(learning_rate, variable.dtype)
+        scale = rate * MUON_SCALE * math.sqrt(max(matrix.shape))
+        update = orthogonalize(matrix, scale)
+        self.assign_sub(variable, ops.reshape(update, variable.shape))
+
+
+OPTIMIZERS = {"adam": Adam, "muon": Muon}
 
 
 def make_schedule(model, max_steps=None):
     """The learning-rate schedule that `schedule` of the hyper-parameters names.
 
-    "exponential" is max(1e-6, learning_rate * decay_rate^(step / decay_steps)),
-    as in the reference; `schedule` of the model's row can change it. "cosine"
-    and "linear" require `max_steps` and reach 0 at this step.
+    "exponential" is max(1e-6, learning_rate * decay_rate^(step / decay_steps));
+    `schedule` of the model's row can change it. "cosine" and "linear" require
+    `max_steps` and reach 0 at this step.
     """
     hparams = model.hparams
     rate = hparams.learning_rate
@@ -79,13 +118,7 @@ def make_optimizer(model, max_steps=None):
     """The optimizer of the hyper-parameters; Adam has the reference's betas."""
     hparams = model.hparams
     is_float16 = keras.config.dtype_policy().compute_dtype == "float16"
-    optimizer_class = Adam
-    if hparams.optimizer == "muon":
-        from models.muon import Muon  # it extends Adam
-
-        optimizer_class = Muon
-
-    optimizer = optimizer_class(
+    optimizer = OPTIMIZERS[hparams.optimizer](
         make_schedule(model, max_steps),
         epsilon=model.row.adam_epsilon,
         loss_scale_factor=FLOAT16_LOSS_SCALE if is_float16 else None,
@@ -110,9 +143,6 @@ def compile_model(model, max_steps=None):
     """Compiles a model with its optimizer and creates the optimizer's state."""
     optimizer = make_optimizer(model, max_steps)
     # The optimizer scales the loss itself where necessary.
-    model.compile(
-        optimizer=optimizer,
-        auto_scale_loss=False,
-        jit_compile=jit_compile(model),
-    )
+    options = {"auto_scale_loss": False, "jit_compile": jit_compile(model)}
+    model.compile(optimizer, **options)
     optimizer.build(model.trainable_variables)

@@ -7,12 +7,14 @@ import tensorflow as tf
 from keras import ops
 
 from input_data import keys
-from models.muon import Muon, orthogonalize
-from models.optimizer import Adam, compile_model, make_schedule
+from models.optimizer import (
+    OPTIMIZERS,
+    compile_model,
+    make_schedule,
+    orthogonalize,
+)
 from testing import untrained
 from testing.small_models import example_batch, small_model
-
-CLASSES = {"adam": Adam, "muon": Muon}
 
 
 def rates(max_steps=None, **hparams):
@@ -54,7 +56,7 @@ def test_adam(name, epsilon):
     scales = np.array([0.0, 1e-6, 1.0, 1e3])
     gradients = scales * generator.normal(size=(5, 3, 4))
     variable = keras.Variable(start)
-    adam = CLASSES[name](rates(decay_steps=2), epsilon=epsilon)
+    adam = OPTIMIZERS[name](rates(decay_steps=2), epsilon=epsilon)
     weights = start.astype("float64")
     m = v = np.zeros_like(weights)
     for step, gradient in enumerate(gradients, start=1):
@@ -88,7 +90,7 @@ def test_muon(shape):
     start = generator.normal(size=shape).astype("float32")
     gradients = 1e-3 * generator.normal(size=(4, *shape))
     variable = keras.Variable(start)
-    muon = CLASSES["muon"](rates(decay_steps=2))
+    muon = OPTIMIZERS["muon"](rates(decay_steps=2))
     for gradient in gradients:
         muon.apply([ops.convert_to_tensor(gradient, "float32")], [variable])
     both = start.reshape(-1, shape[-1]), gradients.reshape(4, -1, shape[-1])
@@ -105,7 +107,7 @@ def test_muon_of_zero_gradients_is_finite():
 def test_the_optimizer_scales_a_float16_loss_once():
     keras.config.set_dtype_policy("mixed_float16")
     model, _ = untrained.small()
-    assert type(model.optimizer) is CLASSES["adam"]
+    assert type(model.optimizer) is OPTIMIZERS["adam"]
     assert model.optimizer.loss_scale_factor == 1024
 
 
@@ -115,7 +117,7 @@ def test_the_optimizer_scales_a_float16_loss_once():
 def test_one_optimizer_continues_from_the_state_of_the_other(before, after):
     generator = np.random.default_rng(4)
     variable = keras.Variable(generator.normal(size=(3, 4, 5)).astype("f4"))
-    first, second = (CLASSES[name](rates()) for name in (before, after))
+    first, second = (OPTIMIZERS[name](rates()) for name in (before, after))
     second.build([variable])
     for step in range(101):
         if step == 100:

@@ -10,11 +10,7 @@ from models.classifier import Classifier
 
 
 class PhotoModel(Classifier):
-    """A class of its own, because stored features can replace the images.
-
-    Then `route`, the graph from features to classes, takes the place of the
-    whole network.
-    """
+    """A class of its own, because stored features can replace the images."""
 
     def __init__(self, row, shape, num_targets, hparams, **kwargs):
         if shape.depth not in (1, 3):
@@ -23,6 +19,7 @@ class PhotoModel(Classifier):
         tensors = self.network.output
         outputs = {name: tensors[name] for name in (keys.LOGITS, keys.CAPSULES)}
         self.backbone = tensors["features"]._keras_history.operation
+        # Takes the place of the whole network if features are stored.
         self.route = keras.Model(tensors["features"], outputs)
 
     def network_options(self):  # `load_initial_weights` loads the weights

@@ -9,15 +9,9 @@ from common.errors import UserError
 from common.flags import field, is_external, require_known
 from common.own_code import import_named
 from layers import networks
-from layers.losses import CLASSIFICATION_LOSSES
 from models import losses
 from models.classifier import Classifier
-from models.hparams import (
-    DECODER_FIELDS,
-    SIZES,
-    hparams_class,
-    network_fields,
-)
+from models.hparams import DECODER_FIELDS, SIZES, hparams_class, network_fields
 from models.inverted_attention_model import InvertedAttentionModel
 from models.photo_model import PhotoModel
 
@@ -44,8 +38,7 @@ class Model:
       loss: function of k-hot labels [B, classes], scores [B, classes], the
         number of previous steps (int64 [B], or None outside of training) and
         the hyper-parameters. It returns the loss of each example, [B].
-      loss_types: names that the hyper-parameter `loss_type` can have; none: the
-        model has no such hyper-parameter.
+      loss_types: values of a hyper-parameter `loss_type`, if there are any.
       several_labels: bool, whether `loss` suits images of several classes. With
         `loss_types`, only the margin loss does.
       decoder: function of (height, width, depth) that returns a layer from
@@ -56,8 +49,7 @@ class Model:
         fields for the network's arguments.
       bounds: dict from hyper-parameter to arguments of `field`.
       defaults: dict from shared hyper-parameters to other defaults.
-      presets: dict from name to a dict of values, for preset=NAME.
-      unused: names of the reference's hyper-parameters that are ignored.
+      presets, unused: see `BaseHParams`.
       schedule: dict of the options of `FlooredExponentialDecay`.
       adam_epsilon: float, epsilon of Adam.
       decayed_axes: int, fewest axes of weights that `weight_decay` applies to.
@@ -68,11 +60,10 @@ class Model:
         lengths or activations of capsules.
       any_size: bool, whether the same weights fit images of every size, unless
         a hyper-parameter `share_weights` is False or `remake` is True.
-      xla: bool, whether TensorFlow uses XLA even on CPUs. XLA is faster for
-        networks of many small operations.
+      xla: bool, whether TensorFlow uses XLA even on CPUs.
       full_float32: bool, whether GPUs compute float32 products exactly.
-      pretrained: bool, whether `classifier` has pretrained weights, and the
-        methods of `PhotoModel` for them.
+      pretrained: bool, whether `classifier` has the methods of `PhotoModel` for
+        pretrained weights.
       classifier: class, a subclass of `Classifier` for what is no graph.
     """
 
@@ -127,8 +118,7 @@ class Model:
 def find_model(name):
     """The `Model` of a name: a key of `MODELS`, or MODULE:NAME.
 
-    MODULE is in the working directory or on PYTHONPATH. Raises UserError for
-    other names.
+    MODULE is in the working directory or on PYTHONPATH. Raises UserError.
     """
     if not is_external(name):
         require_known("model", name, sorted(MODELS))
@@ -145,7 +135,9 @@ def weight_decay(default, weights="kernels"):
     return {"weight_decay": field(default, text, at_least=0)}
 
 
-REFERENCE_LOSSES = tuple(CLASSIFICATION_LOSSES)  # the first one is margin
+REFERENCE_LOSSES = tuple(
+    layers.CLASSIFICATION_LOSSES
+)  # the first one is margin
 NO_DECAY = {"decay_rate": 1.0}
 KERAS_EPSILON = 1e-7  # Keras' default, which many authors use
 

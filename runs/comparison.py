@@ -4,15 +4,8 @@ import dataclasses
 import math
 import shlex
 
-from common import flags
+from common import files, flags
 from common.errors import UserError, user_errors
-from common.files import (
-    make_folder,
-    read_json,
-    sole_process,
-    write_files,
-    write_json,
-)
 from common.flags import field, is_external, require_known
 from config import MODEL_NAMES, Config
 from input_data import registry
@@ -69,8 +62,8 @@ def compare(settings, config, lines=()):
     if (settings.minutes is None) == (settings.steps is None):
         raise UserError("give either --minutes or --steps")
     trainings = _trainings(settings.models, config, lines)
-    path = make_folder(settings.output_dir) / "comparison.json"
-    with sole_process(path.parent, "comparing"):
+    path = files.make_folder(settings.output_dir) / "comparison.json"
+    with files.sole_process(path.parent, "comparing"):
         _compare(path, settings, config, trainings)
 
 
@@ -86,35 +79,29 @@ def _compare(path, settings, config, trainings):
                 f"{path} has results of {name} on other images or labels; "
                 "choose another --output_dir"
             )
-    seeds = range(config.seed, config.seed + settings.seeds)
-    done = [content["models"][name]["runs"] for name in trainings]
-    left = sum(str(seed) not in runs for runs in done for seed in seeds)
-    left = runner.countdown(left)
-    # Seed by seed, so that all models soon have a first result.
-    for seed in seeds:
-        for name, training in trainings.items():
-            model = content["models"][name]
-            if str(seed) in model["runs"]:
-                continue
-            print(f"{name}, seed {seed} ({next(left)}):", flush=True)
-            seconds = 60 * (settings.minutes or 0)
-            if model.get("steps") is None:
-                rate = runner.measure_speed(training, _MEASURED_STEPS)
-                steps = math.ceil(max(_MEASURED_SECONDS, seconds / 10) * rate)
-                if steps > _MEASURED_STEPS:
-                    rate = runner.measure_speed(training, steps)
-                model["steps"] = math.ceil(seconds * rate)
-                write_json(path, content)
-            run = dataclasses.replace(
-                training,
-                summary_dir=str(path.parent / name / str(seed)),
-                seed=seed,
-                max_steps=model["steps"],
-                save_step=math.ceil(model["steps"] / settings.points),
-            )
-            model["runs"][str(seed)] = runner.train_and_evaluate(run)
-            write_json(path, content)
     models = {name: content["models"][name] for name in trainings}
+    # Seed by seed, so that all models soon have a first result.
+    todo = [
+        (name, model, seed)
+        for seed in range(config.seed, config.seed + settings.seeds)
+        for name, model in models.items()
+        if str(seed) not in model["runs"]
+    ]
+    left = runner.countdown(len(todo))
+    for (name, model, seed), text in zip(todo, left, strict=True):
+        print(f"{name}, seed {seed} ({text}):", flush=True)
+        if model.get("steps") is None:
+            model["steps"] = _steps(trainings[name], 60 * settings.minutes)
+            files.write_json(path, content)
+        run = dataclasses.replace(
+            trainings[name],
+            summary_dir=str(path.parent / name / str(seed)),
+            seed=seed,
+            max_steps=model["steps"],
+            save_step=math.ceil(model["steps"] / settings.points),
+        )
+        model["runs"][str(seed)] = runner.train_and_evaluate(run)
+        files.write_json(path, content)
     budget = f"{settings.steps or 0:,} steps"
     if settings.minutes:
         runs = [run for m in models.values() for run in m["runs"].values()]
@@ -128,10 +115,19 @@ def _compare(path, settings, config, trainings):
     table = pages.comparison_rows(models)
     print(f"\n{title}:\n{pages.markdown(*table, padded=True)}")
     print(f"\n{pages.paired_table(models)}\n")
-    files = pages.comparison_pictures(models, title, kind)
-    files = also_as(settings.figure_format, files)
-    files |= pages.table_files("comparison", *table)
-    print(*write_files(path.parent, files), sep="\n")
+    pictures = pages.comparison_pictures(models, title, kind)
+    pictures = also_as(settings.figure_format, pictures)
+    contents = pictures | pages.table_files("comparison", *table)
+    print(*files.write_files(path.parent, contents), sep="\n")
+
+
+def _steps(training, seconds):
+    """The number of training steps in some seconds, by measured speed."""
+    rate = runner.measure_speed(training, _MEASURED_STEPS)
+    steps = math.ceil(max(_MEASURED_SECONDS, seconds / 10) * rate)
+    if steps > _MEASURED_STEPS:
+        rate = runner.measure_speed(training, steps)
+    return math.ceil(seconds * rate)
 
 
 def _trainings(names, common, lines):
@@ -169,12 +165,11 @@ def _text(training):
 
 
 def _read(path, settings, trainings):
-    """The content of comparison.json, which must have the same settings."""
-    names = ("minutes", "steps", "points")
+    names = "minutes", "steps", "points"
     budget = {name: getattr(settings, name) for name in names}
-    content = {"budget": budget, "models": {}}
-    if path.exists():
-        content = read_json(path, "comparison")
+    if not path.exists():
+        return {"budget": budget, "models": {}}
+    content = files.read_json(path, "comparison")
     for name, model in content["models"].items():
         text = _text(trainings[name]) if name in trainings else model["flags"]
         both = (content["budget"], model["flags"]), (budget, text)

@@ -21,18 +21,16 @@ def updated(text):
     parts = [title, _table("name", "", BaseHParams)]
     for name in sorted(MODELS):
         hparams_class = MODELS[name].hparams
-        presets = []
+        shared = flag_specs(BaseHParams).items()
+        table = _table("name", "", hparams_class, shared)
         for preset, values in hparams_class.PRESETS.items():
             meaning = ", ".join(f"{k}={v}" for k, v in values.items())
-            presets.append([f"`preset={preset}`", "", f"stands for {meaning}"])
-        shared = flag_specs(BaseHParams).items()
-        table = _table("name", "", hparams_class, shared, presets)
+            table += f"\n| `preset={preset}` |  | stands for {meaning} |"
         parts += [f"Of `{name}`:", table]
     return replace_between(text, "hparams", "\n\n".join(parts))
 
 
-def _table(title, prefix, settings_class, shared=(), more_rows=()):
-    """A table of the fields of a class that are not in `shared`."""
+def _table(title, prefix, settings_class, shared=()):
     rows = []
     for name, spec in sorted(flag_specs(settings_class).items()):
         if (name, spec) in shared:
@@ -43,7 +41,7 @@ def _table(title, prefix, settings_class, shared=(), more_rows=()):
             meaning = f"{meaning.rstrip('.')}. One of {choices}."
         default = special_default.rstrip(".") or _text(spec.default)
         rows.append([f"`{prefix}{name}`", default, meaning])
-    return markdown([title, "default", "meaning"], [*rows, *more_rows])
+    return markdown([title, "default", "meaning"], rows)
 
 
 def _text(default):

@@ -17,7 +17,6 @@ from common.files import write_file, write_files
 from runs.reproduction import EPOCH, EXPERIMENTS, read
 from runs.runner import ROOT
 from visualization import drawing
-from visualization.lines import distinguish_lines
 
 PAGE = ROOT / "docs" / "results.md"
 README = ROOT / "README.md"
@@ -25,11 +24,12 @@ _PICTURE = ROOT / "docs" / "figures" / "errors_by_epoch.png"
 _IN_PICTURE = ("mnist-3", "mnist-3-muon")
 _SHORT_COLUMNS = ("experiment", "data, network", "published", "here")
 _COLUMNS = (*_SHORT_COLUMNS, "seeds", "steps", "minutes", "machine")
-_MARKDOWN = {ord("|"): r"\|"}
-_LATEX = {ord(character): rf"\{character}" for character in "&%$#_{}"}
-_LATEX[ord("\\")] = r"\textbackslash{}"
-_LATEX |= {ord("`"): "", ord("^"): r"\^{}", ord("~"): r"\~{}"}
-_LATEX[ord("±")] = r"$\pm$"
+_MARKDOWN = str.maketrans({"|": r"\|"})
+_LATEX = str.maketrans(
+    {character: rf"\{character}" for character in "&%$#_{}"}
+    | {"\\": r"\textbackslash{}", "^": r"\^{}", "~": r"\~{}"}
+    | {"`": "", "±": r"$\pm$"}
+)
 
 
 def markdown(head, rows, padded=False):
@@ -68,22 +68,21 @@ def latex(head, rows, caption=""):
     ]
     columns = "l" + "r" * (len(head) - 1)
     lines[0] = rf"\begin{{tabular}}{{{columns}}} {lines[0]} \hline"
-    table = "\n".join([*lines, r"\end{tabular}", ""])
+    lines.append(r"\end{tabular}")
     if caption:
-        table = f"{caption.translate(_LATEX)}}}\n{table}\\end{{table}}\n"
-        look = r"\centering\footnotesize\tabcolsep=2pt"
-        table = rf"\begin{{table}}{look} \caption{{{table}"
-    return table
+        look = r"\begin{table}\centering\footnotesize\tabcolsep=2pt"
+        lines.insert(0, rf"{look} \caption{{{caption.translate(_LATEX)}}}")
+        lines.append(r"\end{table}")
+    return "\n".join([*lines, ""])
 
 
 def _text(value, escapes):
     if value is None:
         return "-"
-    if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.2f}"
-    if isinstance(value, int):
-        return f"{value:,}"
-    return printable(value).translate(escapes)
+    if isinstance(value, str):
+        return printable(value).translate(escapes)
+    is_small = isinstance(value, float) and abs(value) < 100
+    return f"{value:.2f}" if is_small else f"{value:,.0f}"
 
 
 def replace_between(text, name, content):
@@ -101,7 +100,7 @@ def plot_errors(draw, title, xlabel, ylabel="test error in %"):
     """Returns the bytes of a PNG plot; `draw(axes)` draws the lines."""
     figure = Figure(figsize=(6.2, 3.4), layout="constrained")
     axes = figure.subplots()
-    distinguish_lines(axes)
+    drawing.distinguish_lines(axes)
     draw(axes)
     if all(np.min(line.get_ydata()) > 0 for line in axes.lines):
         drawing.make_logarithmic(axes.yaxis)
@@ -133,11 +132,9 @@ def comparison_rows(models):
 
 
 def _comparison_row(name, model):
-    """Medians of speeds, the largest memory, the mean error."""
     runs = list(model["runs"].values())
     network = runs[0]["network"]
-    errors = [_error_curve(run)[-1] for run in runs]
-    mean, deviation = mean_and_deviation(errors)
+    mean, deviation = mean_and_deviation([_error_curve(r)[-1] for r in runs])
 
     def median(key):
         values = [run[key] for run in runs if run.get(key) is not None]
@@ -162,8 +159,8 @@ def _comparison_row(name, model):
 def paired_table(models):
     """A table of McNemar's exact test for each pair of models.
 
-    The test counts each image once for each seed that both models have. Images
-    that only one model gets wrong are listed (seed/image for several seeds).
+    It counts and lists images (seed/image) that only one model gets wrong, once
+    for each seed that both models have.
     """
     rows = []
     for one, other in itertools.combinations(models, 2):
@@ -189,17 +186,16 @@ def paired_table(models):
 
 
 def compare_wrong(trials):
-    """Compares A and B by pairs of lists: the indices of their wrong images.
+    """Compares A and B by pairs of lists, the indices of their wrong images.
 
-    Returns two sets of (trial, index), of the images that only A and only B
-    gets wrong, and McNemar's exact p.
+    Returns the sets of (trial, index) that only A and only B gets wrong, and
+    McNemar's exact p.
     """
     a, b = (
         {(n, i) for n, pair in enumerate(trials) for i in pair[which]}
         for which in (0, 1)
     )
-    total = len(a ^ b)
-    p = binomtest(len(a - b), total).pvalue if total else 1.0
+    p = binomtest(len(a - b), len(a ^ b)).pvalue if a != b else 1.0
     return a - b, b - a, p
 
 
@@ -239,13 +235,11 @@ def comparison_pictures(models, title, kind):
             color = line.get_color()
             axes.fill_between(minutes, *spread, color=color, alpha=0.2)
 
-    by_weights = draw_by_weights, title, "weights without decoder"
-    by_time = draw_by_time, title, "minutes of training"
-    ylabel = f"{kind} error in %"
-    return {
-        "error_by_weights.png": plot_errors(*by_weights, ylabel),
-        "error_by_time.png": plot_errors(*by_time, ylabel),
-    }
+    labels = "weights without decoder", f"{kind} error in %"
+    by_weights = plot_errors(draw_by_weights, title, *labels)
+    labels = "minutes of training", f"{kind} error in %"
+    by_time = plot_errors(draw_by_time, title, *labels)
+    return {"error_by_weights.png": by_weights, "error_by_time.png": by_time}
 
 
 def write_results(output_dir):
@@ -268,15 +262,14 @@ def result_tables(output_dir):
         if not runs:
             rows.append([*names, "not run", "", f"{experiment.steps:,}"])
             continue
-        minutes = statistics.mean(run["training_seconds"] for run in runs) / 60
-        seeds = ", ".join(str(run["seed"]) for run in runs)
-        machines = "; ".join(sorted(set(map(_machine, runs))))
-        facts = [seeds, _steps(runs), f"{minutes:.0f}", machines]
         errors = _errors(map(_percent, runs))
         digits = [run.get("wrong_percent_per_object") for run in runs]
         if None not in digits and "--num_targets=2" in experiment.flags:
             errors += f" (of the digits: {_errors(digits)})"
-        rows.append([*names, errors, *facts])
+        seeds = ", ".join(str(run["seed"]) for run in runs)
+        seconds = statistics.mean(run["training_seconds"] for run in runs)
+        facts = f"{seconds / 60:.0f}", _joined("; ", map(_machine, runs))
+        rows.append([*names, errors, seeds, _steps(runs), *facts])
         if name := experiment.other_test:
             others = [run["others"][name] for run in runs]
             text = _errors(map(_percent, others))
@@ -290,7 +283,7 @@ def result_tables(output_dir):
             rows.append(["", "their ensemble", "", error])
         if experiment.in_short == "yes":
             count = f"{len(runs)} seed{'s' * (len(runs) > 1)}"
-            policies = " or ".join(sorted(set(map(_policy, runs))))
+            policies = _joined(" or ", map(_policy, runs))
             details = f"({count}, {_steps(runs)} steps, {policies})"
             short_rows.append([*names, f"{errors} {details}"])
     return {PAGE: (_COLUMNS, rows), README: (_SHORT_COLUMNS, short_rows)}
@@ -307,15 +300,19 @@ def _errors(percents):
     return f"{mean:.2f}{spread} %"
 
 
+def _joined(separator, texts):
+    return separator.join(sorted(set(texts)))
+
+
 def _steps(runs):
-    return " or ".join(sorted({f"{run['steps']:,}" for run in runs}))
+    return _joined(" or ", (f"{run['steps']:,}" for run in runs))
 
 
 def _machine(run):
     machine = run["machine"]
     cores = f"{machine['cores']} core{'s' * (machine['cores'] > 1)}"
-    place = f"{machine['device']}, {cores}, {machine['backend']}"
-    return f"{place}, {_policy(run)}"
+    place = machine["device"], cores, machine["backend"], _policy(run)
+    return ", ".join(place)
 
 
 def _policy(run):
@@ -329,8 +326,7 @@ def result_picture(output_dir):
 
     def draw(axes):
         for experiment in experiments:
-            runs, _ = read(output_dir, experiment)
-            for run in runs:
+            for run in read(output_dir, experiment)[0]:
                 scale = run["batch_size"] / EPOCH
                 epochs = [point["step"] * scale for point in run["points"]]
                 label = f"{experiment.name}, seed {run['seed']}"

@@ -95,10 +95,9 @@ def reproduce(names, settings):
         if "all" in names and not data.is_dir():
             print(f"{name}: skipped, {data} does not exist")
         else:
-            paths += [
-                pathlib.Path(settings.output_dir, name, f"{seed}.json")
-                for seed in settings.seeds.split(",")
-            ]
+            folder = pathlib.Path(settings.output_dir, name)
+            seeds = settings.seeds.split(",")
+            paths += [folder / f"{seed}.json" for seed in seeds]
     left = runner.countdown(sum(not path.exists() for path in paths))
     for name in dict.fromkeys(path.parent.name for path in paths):
         folder = make_folder(pathlib.Path(settings.output_dir, name))
@@ -112,12 +111,12 @@ def _reproduce(experiment, folder, settings, left):
         path = folder / f"{seed}.json"
         if path.exists():
             print(f"{path} exists; another --output_dir repeats the run")
-        else:
-            print(f"{experiment.name}, seed {seed} ({next(left)}):", flush=True)
-            result = _run(experiment, seed, settings)
-            if seed < members:  # the ensemble had another one
-                ensemble.unlink(missing_ok=True)
-            write_json(path, result)
+            continue
+        print(f"{experiment.name}, seed {seed} ({next(left)}):", flush=True)
+        result = _run(experiment, seed, settings)
+        if seed < members:  # the ensemble had another one
+            ensemble.unlink(missing_ok=True)
+        write_json(path, result)
     is_complete = all((folder / f"{n}.json").exists() for n in range(members))
     if members > 1 and is_complete and not ensemble.exists():
         training = training_config(experiment, "{}", settings)
@@ -137,14 +136,13 @@ def _run(experiment, seed, settings):
         **runner.train_and_evaluate(training),
         "others": {},
     }
-    if experiment.other_test:
-        other = shlex.split(OTHER_TESTS[experiment.other_test])
-        config = flags.parse(Config, other)
+    if name := experiment.other_test:
+        config = flags.parse(Config, shlex.split(OTHER_TESTS[name]))
         points = []
         for step in [point["step"] for point in result["points"]]:
             counts = _evaluate(config, training, step, settings)
             points.append({"step": step, "wrong": counts["wrong"]})
-        result["others"][experiment.other_test] = {**counts, "points": points}
+        result["others"][name] = {**counts, "points": points}
     return result
 
 
@@ -154,8 +152,8 @@ def training_config(experiment, seed, settings):
     batch_size = settings.batch_size or config.batch_size
     factor = config.batch_size / batch_size
     steps = math.ceil(experiment.steps * factor)
-    epoch = math.ceil(EPOCH / batch_size)
-    save_step = min(steps, max(epoch, math.ceil(steps / _MOST_TESTS)))
+    save_step = math.ceil(max(EPOCH / batch_size, steps / _MOST_TESTS))
+    save_step = min(steps, save_step)
     # Trainings with other batches or another precision have other folders.
     parts = [settings.dtype_policy, settings.batch_size, seed]
     folder = "/".join(str(part) for part in parts if part is not None)
@@ -212,7 +210,6 @@ def _evaluate(config, training, step, settings):
 
 
 def _published_command(config, settings):
-    """The command of a run with variables in place of the two folders."""
     text = f"python experiment.py {flags.command_line(config)}"
     text = text.replace(f"={settings.data_dir}/", "=$DATA_DIR/")
     return text.replace(f"={settings.work_dir}/", "=$WORK_DIR/")
@@ -220,7 +217,8 @@ def _published_command(config, settings):
 
 def read(output_dir, experiment):
     """List of an experiment's results, and that of the ensemble or None."""
-    paths = sorted(pathlib.Path(output_dir, experiment.name).glob("*.json"))
-    results = [read_json(p, "result") for p in paths if p.stem != "ensemble"]
-    path = paths and paths[0].with_name("ensemble.json")
-    return results, read_json(path, "ensemble") if path in paths else None
+    folder = pathlib.Path(output_dir, experiment.name)
+    paths = sorted(folder.glob("[0-9]*.json"))
+    results = [read_json(path, "result") for path in paths]
+    path = folder / "ensemble.json"
+    return results, read_json(path, "ensemble") if path.exists() else None

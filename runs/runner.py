@@ -22,14 +22,11 @@ _TERMINATE = getattr(signal, "CTRL_BREAK_EVENT", signal.SIGTERM)
 
 
 def run(config, temporary=False):
-    """Runs experiment.py with the settings of a `Config`.
+    """Runs experiment.py with a `Config`; returns the JSON documents it prints.
 
     After Ctrl-C or SIGTERM, and on Linux if this process is killed, the command
-    saves and ends. If `temporary`, the command prints only progress and errors,
-    and Ctrl-C or SIGTERM kills it, so that it does not save.
-
-    Returns the documents that the command prints if `config.format` is "json",
-    else []. Raises UserError if the command fails, Interrupted after a signal.
+    saves and ends. If `temporary`, it prints only progress and errors, and ends
+    without saving. Raises UserError if it fails, Interrupted after a signal.
     """
     signals = []
 
@@ -61,10 +58,10 @@ def run(config, temporary=False):
 
 
 def train_and_evaluate(config):
-    """Trains, or resumes a training, and evaluates its checkpoints.
+    """Trains or resumes, and evaluates; returns a dict for JSON.
 
-    Returns a dict for JSON. `wrong` counts the errors of the last checkpoint;
-    `points` also counts the errors of checkpoints at multiples of `save_step`.
+    `wrong` is of the last checkpoint, `points` also of those at multiples of
+    `save_step`.
     """
     run(config)
     training = read_json(pathlib.Path(config.summary_dir, "run.json"), "run")

@@ -11,6 +11,7 @@ that a killed process never leaves a partial one.
 
 import contextlib
 import dataclasses
+import errno
 import hashlib
 import json
 import math
@@ -45,8 +46,6 @@ _OTHER_SPLIT = {
     "validate": "training and evaluation both need --validate",
 }
 _NAME = re.compile(r"model\.ckpt-(\d+)")
-# Space for names and layout in the file of weights; 42 KB for the default.
-_HDF5_OVERHEAD = 2**20
 
 
 class DamagedError(UserError):
@@ -57,9 +56,8 @@ class DamagedError(UserError):
 class Checkpoint:
     """What a checkpoint holds apart from the weights.
 
-    `run_settings` are settings of the training that wrote it. `trained` are
-    the `trained_weights` of its network. `path` is None until the checkpoint is
-    saved.
+    `run_settings` are settings of the training that wrote it, `trained` the
+    `trained_weights` of its network. `path` is None before it is saved.
     """
 
     step: int
@@ -84,8 +82,8 @@ class Checkpoint:
     def load(self, model, architecture):
         """Loads the weights and, into a compiled model, the optimizer's state.
 
-        A model that is not compiled gets the weights' moving average, if saved.
-        Raises UserError if `architecture` differs from the checkpoint's.
+        Another model gets the weights' moving average, if saved. Raises
+        UserError if `architecture` differs from the checkpoint's.
         """
         self._require(self.architecture.settings(), architecture.settings())
         with user_errors(self.path), warnings.catch_warnings():
@@ -101,16 +99,16 @@ class Checkpoint:
             # then one average for each weight that was trained.
             first = len(make_optimizer(model, max_steps=1).variables)
             with h5py.File(path) as file:
-                averages = file["optimizer/vars"]
                 for n, index in enumerate(self.trained, first):
-                    model.weights[index].assign(averages[str(n)][()])
+                    average = file[f"optimizer/vars/{n}"][()]
+                    model.weights[index].assign(average)
 
     def check_same_data(self, config, spec):
         """Refuses evaluation on images that may have been trained on.
 
         Raises UserError if `config` and `spec` divide the checkpoint's data set
-        differently into training and other images or name its classes
-        differently, or if another data set has the same class names reordered.
+        or name its classes differently, or if another data set has the same
+        class names reordered.
         """
         recorded = {**self.run_settings, "class_names": _nfc(self.class_names)}
         names = _nfc(spec.class_names)
@@ -128,8 +126,8 @@ class Checkpoint:
         required |= spec.split_fingerprints
         # A split found by hashing must not become a split by folders.
         purposes = ("test", "validation") if config.validate else ("test",)
-        for hashed in (f"divided_for_{purpose}" for purpose in purposes):
-            if hashed in recorded:
+        for purpose in purposes:
+            if (hashed := f"divided_for_{purpose}") in recorded:
                 required.setdefault(hashed, None)
         self._require(recorded, required)
 
@@ -167,10 +165,7 @@ def find_all(directory):
 
 
 def read_checkpoint(path, model=None):
-    """Reads a checkpoint of this module's format and verifies its checksums.
-
-    `formats.open_checkpoint` describes the arguments and the errors.
-    """
+    """Reads a checkpoint of this format, see `formats.open_checkpoint`."""
     if not _NAME.fullmatch(path.name):
         found = find_all(path / "train") or find_all(path) or [(0, path)]
         _, path = found[-1]
@@ -183,9 +178,9 @@ def read_checkpoint(path, model=None):
         if digests != (json_digest, values["sha256"]):
             raise ValueError("a checksum differs")
     except Exception as error:
-        is_missing = isinstance(error, FileNotFoundError)
-        if isinstance(error, OSError) and not is_missing:
-            raise  # what cannot be read for the moment is not damaged
+        # What cannot be read for the moment is not damaged.
+        if isinstance(error, OSError) and error.errno != errno.ENOENT:
+            raise
         raise DamagedError(f"{path}: no valid checkpoint: {error}") from error
     with user_errors(path):
         if values.get("format") != FORMAT:  # that of version 1.0.0 was 1
@@ -207,15 +202,15 @@ def read_checkpoint(path, model=None):
         hparams = cls(**given)
         architecture = Architecture(name, shape, saved["num_targets"], hparams)
         names, trained = values.get("class_names"), values["trained"]
-        arguments = values["step"], architecture, settings, names, trained
-        return Checkpoint(*arguments, path)
+    step = values["step"]
+    return Checkpoint(step, architecture, settings, names, trained, path)
 
 
 def latest_valid(directory, model=None, quarantine=False):
     """The newest `Checkpoint` that is not damaged, or None.
 
-    With `quarantine`, renames newer, damaged checkpoints, so that their steps
-    can be saved again, or raises UserError if all checkpoints are damaged.
+    With `quarantine`, renames newer ones, so that their steps can be saved
+    again, or raises UserError if all are damaged.
     """
     damaged = []
     for _, path in reversed(find_all(directory)):
@@ -236,8 +231,8 @@ def latest_valid(directory, model=None, quarantine=False):
 def save(directory, model, checkpoint, keep=0):
     """Writes a compiled model and its `Checkpoint`; returns the path.
 
-    Then removes all but the newest `keep` checkpoints; 0 keeps all. Raises
-    UserError, and removes nothing, if the path exists or cannot be written.
+    Then removes all but the newest `keep`; 0 keeps all. Raises UserError, and
+    removes nothing, if the path exists or cannot be written.
     """
     path = checkpoint_path(directory, checkpoint.step)
     with atomic_write(path) as partial:
@@ -245,7 +240,7 @@ def save(directory, model, checkpoint, keep=0):
         weights = partial / WEIGHTS_FILE
         # HDF5 may end the process when the disk is full: reserve space.
         variables = [*model.variables, *model.optimizer.variables]
-        size = 4 * sum(math.prod(v.shape) for v in variables) + _HDF5_OVERHEAD
+        size = 4 * sum(math.prod(v.shape) for v in variables) + 2**20  # layout
         with open(weights, "wb") as file:
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(file.fileno(), 0, size)

@@ -27,11 +27,9 @@ def precision_recall_f1(labels, predicted):
 def ratios_by_class(predictions):
     """List of (name, dict), one for each row of `precision_recall_f1`."""
     names = *predictions.pipeline.spec.names, "macro", "micro"
-    rows = precision_recall_f1(
-        predictions.labels > 0, predictions.predicted
-    ).tolist()
+    rows = precision_recall_f1(predictions.labels > 0, predictions.predicted)
     keys = "precision", "recall", "f1"
-    rows = (dict(zip(keys, row, strict=True)) for row in rows)
+    rows = (dict(zip(keys, row, strict=True)) for row in rows.tolist())
     return list(zip(names, rows, strict=True))
 
 
@@ -45,8 +43,7 @@ def document(images, predictions):
     num_targets = predictions.pipeline.spec.num_targets
     has_any_number = num_targets == keys.SEVERAL_LABELS
     counts = predictions.labels.sum(0), np.diag(matrix), matrix.sum(0)
-    counts = (column[: len(ratios)] for column in counts)
-    by_class = zip(*counts, ratios, strict=True)
+    by_class = zip(ratios, *counts, strict=False)  # "none" has no ratios
     return {
         "checkpoint": str(path),
         "step": checkpoint.step if checkpoint else None,
@@ -66,7 +63,7 @@ def document(images, predictions):
                 "predictions": float(predicted),
                 **(ratio if has_any_number else {}),
             }
-            for labels, found, predicted, (name, ratio) in by_class
+            for (name, ratio), labels, found, predicted in by_class
         ],
         **(dict([macro, micro]) if has_any_number else {}),
         "confusion_matrix": matrix.tolist(),

@@ -20,10 +20,9 @@ from training.strategies import OneDevice
 
 @contextlib.contextmanager
 def use(config):
-    """A context that selects devices; enter it before any device is used.
+    """A context of a `Strategy`; enter it before any device is used.
 
-    Yields a `Strategy`. Raises UserError if `config`
-    names devices that do not exist or that the backend cannot use.
+    Raises UserError for devices that are missing or not for the backend.
     """
     backend = keras.backend.backend()
     with user_errors(variable := "KERAS_DISTRIBUTION_NUM_PROCESSES"):
@@ -41,21 +40,19 @@ def use(config):
     first = int((config.device or "").partition(":")[2] or 0)
     is_cpu = config.device == "cpu"
     indices = range(first, first if is_cpu else first + config.num_gpus)
-    strategy, scope = OneDevice(), contextlib.nullcontext()
     if backend == "tensorflow":
-        strategy = _use_tensorflow(config, indices)
-    else:
-        # It imports from this module.
-        from training import other_backends
+        yield _use_tensorflow(config, indices)
+        return
+    # It imports from this module.
+    from training import other_backends
 
-        tf.config.set_visible_devices([], "GPU")
-        other_backends.keep_freed_memory()
-        if backend == "jax":
-            strategy = other_backends.use_jax(config, indices, num_processes)
-        else:
-            scope = other_backends.torch_device(config, indices)
-    with scope:
-        yield strategy
+    tf.config.set_visible_devices([], "GPU")
+    other_backends.keep_freed_memory()
+    if backend == "jax":
+        yield other_backends.use_jax(config, indices, num_processes)
+    else:
+        with other_backends.torch_device(config, indices):
+            yield OneDevice()
 
 
 def require_gpus(config, available, needed):

@@ -45,11 +45,10 @@ def evaluate_checkpoints(config, strategy):
             f"Mean of {len(errors)}: wrong percent: "
             f"{statistics.mean(errors):.2f} ± {statistics.stdev(errors):.2f}%"
         )
-        logits = sum(member.logits for member in predictions) / len(members)
         seconds_per_image = sum(1 / m.images_per_second for m in predictions)
         ensemble = dataclasses.replace(
             predictions[-1],
-            logits=logits,
+            logits=sum(m.logits for m in predictions) / len(members),
             losses=None,
             images_per_second=1 / seconds_per_image,
             checkpoint=None,

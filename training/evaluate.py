@@ -32,9 +32,9 @@ _START_TIMEOUT = 60
 class Evaluator:
     """Evaluates checkpoints on one split of one data set.
 
-    A checkpoint supplies the settings of network and data that `config` leaves
-    open. For TF1 checkpoints `config` must describe network and data, for HDF5
-    files the data. `model` is the network of the checkpoint loaded last.
+    They supply the settings of network and data that `config` leaves open; TF1
+    checkpoints supply none, HDF5 files only those of the network. `model` is
+    the network of the checkpoint loaded last.
     """
 
     def __init__(self, config, strategy=None):
@@ -78,13 +78,12 @@ class Evaluator:
         if config.crops > 1:
             # Hinton, Sabour, Frosst 2018, section 5: the mean activations of
             # all crops. The loss is that of the central crop.
-            total = _normalized(logits)
+            logits = _normalized(logits)
             shifts = itertools.product((1, 2, 3), (-1, 1), (-1, 1))
             for pixels, down, right in shifts:
                 moved = pipeline.moved((down * pixels, right * pixels))
-                _, moved_logits, _ = self._predict(moved)
-                total += _normalized(moved_logits)
-            logits = total / config.crops
+                logits += _normalized(self._predict(moved)[1])
+            logits /= config.crops
         speed = len(labels) / (time.perf_counter() - start)
         return Predictions(
             labels, logits, losses, pipeline, config, speed, checkpoint
@@ -98,9 +97,10 @@ class Evaluator:
             batch_size = max(batch_size, min(_GPU_BATCH, fitting))
         batch_size = -(-batch_size // devices) * devices
         self._predictor.refresh()
-        parts = []
+        parts, to_numpy = [], keras.ops.convert_to_numpy
+        num_examples = pipeline.spec.num_examples
         with tqdm(
-            total=pipeline.spec.num_examples,
+            total=num_examples,
             unit="image",
             mininterval=0.1 if sys.stderr.isatty() else 10,
             leave=False,
@@ -110,15 +110,15 @@ class Evaluator:
                 # All batches have one size: the last repeats its last row.
                 rows = np.minimum(range(batch_size), count - 1)
                 x, y = ({k: v[rows] for k, v in d.items()} for d in (x, y))
-                parts.append(
-                    [y[keys.LABELS] > 0, *self._predictor.predict(x, y)]
-                )
+                predicted = self._predictor.predict(x, y)
+                parts.append([y[keys.LABELS] > 0, *predicted])
                 if len(parts) > _PENDING:  # inputs could fill a GPU's memory
-                    keras.ops.convert_to_numpy(parts[-_PENDING][-1])
+                    to_numpy(parts[-_PENDING][-1])
                 progress.update(count)
-        to_numpy, count = keras.ops.convert_to_numpy, pipeline.spec.num_examples
-        columns = zip(*parts, strict=True)
-        return [np.concatenate([*map(to_numpy, v)])[:count] for v in columns]
+        return [
+            np.concatenate([*map(to_numpy, column)])[:num_examples]
+            for column in zip(*parts, strict=True)
+        ]
 
 
 def _normalized(activations):
@@ -145,10 +145,9 @@ def evaluate_continuously(config, strategy):
     """Evaluates the checkpoints of a training, each once, as they appear.
 
     If no training runs in `<summary_dir>/train` at the start, only the newest
-    existing checkpoint is evaluated; with `eval_all`, all of them are. Ends
-    after the checkpoint of the last step, after `eval_timeout` seconds without
-    a new checkpoint, or after a minute without a training. Raises UserError if
-    there is no checkpoint.
+    checkpoint is evaluated, unless `eval_all`. Ends after the last step's
+    checkpoint, after `eval_timeout` seconds without a new one, or after a
+    minute without a training. Raises UserError if there is no checkpoint.
     """
     directory = pathlib.Path(config.summary_dir) / "train"
     seen, last, stop_time = set(), None, None
@@ -156,8 +155,8 @@ def evaluate_continuously(config, strategy):
     with evaluations(config, strategy) as evaluate:
         while True:
             is_running = is_training(directory)
-            paths = [path for _, path in checkpoints.find_all(directory)]
-            new = [path for path in paths if path not in seen]
+            found = checkpoints.find_all(directory)
+            new = [path for _, path in found if path not in seen]
             seen.update(new)
             if new and not (last or is_running or config.eval_all):
                 latest = checkpoints.latest_valid(directory, config.model)
@@ -169,8 +168,7 @@ def evaluate_continuously(config, strategy):
                 except UserError as error:
                     is_damaged = isinstance(error, checkpoints.DamagedError)
                     if path.exists() and not is_damaged:
-                        raise
-                    # --keep may have removed it.
+                        raise  # else --keep may have removed it
                     print(f"Warning: {error}; not evaluated", flush=True)
             is_done = last and last.step == last.run_settings.get("max_steps")
             now = time.monotonic()

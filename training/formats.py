@@ -11,14 +11,11 @@ from training.tf1_checkpoint import Tf1Checkpoint
 def open_checkpoint(path, model=None):
     """Opens a checkpoint; returns a `Checkpoint` or a `Tf1Checkpoint`.
 
-    `path` is a checkpoint, the prefix of a TF1 checkpoint, or an HDF5 file of
-    weights (see `h5_weights`). For a --summary_dir, or its folder train, the
-    newest checkpoint is opened. Raises DamagedError if files are missing or
-    differ from their checksums.
-
-    If the checkpoint's model is a class outside this project, `model` (the
-    user's --model) must name the same class; otherwise UserError is raised.
-    Thus a checkpoint runs no code that the user did not name.
+    `path` is a checkpoint, the prefix of a TF1 checkpoint, an HDF5 file of
+    weights (see `h5_weights`), or a --summary_dir, which stands for its newest
+    checkpoint. Raises DamagedError if files are missing or differ from their
+    checksums, and UserError if the checkpoint's model is outside this project
+    and not `model`, the user's --model: a checkpoint alone runs no code.
     """
     path = pathlib.Path(path)
     if path.suffix in (".h5", ".hdf5") and path.is_file():

@@ -29,7 +29,7 @@ _EFFICIENT_SIZES = {9: (28, 1), 5: (36, 2), 8: (48, 1)}
 class H5Weights(Checkpoint):
     """A checkpoint with the weights `arrays`, ordered as `model.weights`."""
 
-    arrays: tuple = ()
+    arrays: list = ()
 
     def _load_weights(self, model):
         for variable, array in zip(model.weights, self.arrays, strict=True):
@@ -42,8 +42,7 @@ def open_weights(path):
     Raises UserError if the file cannot be read or has an unknown network.
     """
     with user_errors(path):
-        with h5py.File(path) as file:
-            layers = _read(file)
+        layers = _read(path)
         names = {name for _, name in layers}
         if "digit_caps" in names:
             describe = _efficient_capsule
@@ -56,11 +55,11 @@ def open_weights(path):
         name, shape, num_targets, hparams, arrays = describe(layers)
     hparams = find_model(name).hparams(**hparams)
     architecture = Architecture(name, shape, num_targets, hparams)
-    settings, values = {"optimizer_state": False}, tuple(arrays)
-    return H5Weights(0, architecture, settings, path=path, arrays=values)
+    settings = {"optimizer_state": False}
+    return H5Weights(0, architecture, settings, path=path, arrays=arrays)
 
 
-def _read(file):
+def _read(path):
     """Dict from (group, layer) to arrays by name, ordered by layer numbers."""
     layers = {}
 
@@ -70,12 +69,12 @@ def _read(file):
             arrays = layers.setdefault((group, layer), {})
             arrays[name.removesuffix(":0")] = item[()]
 
-    file.get("model_weights", file).visititems(add)
+    def number(item):
+        return int((re.findall(r"_(\d+)$", item[0][1]) or [0])[0])
 
-    def number(key):
-        return int((re.findall(r"_(\d+)$", key[1]) or [0])[0])
-
-    return {key: layers[key] for key in sorted(layers, key=number)}
+    with h5py.File(path) as file:
+        file.get("model_weights", file).visititems(add)
+    return dict(sorted(layers.items(), key=number))
 
 
 def _efficient_capsule(layers):

@@ -42,16 +42,14 @@ def load_network(checkpoint, config=None):
     A resolved `config` may change hyper-parameters. Raises UserError for a TF1
     checkpoint or a `config` of another network.
     """
-    saved = checkpoint.architecture
+    architecture = saved = checkpoint.architecture
     if saved is None:
         raise UserError(
             f"convert {checkpoint.path} by python -m training.tf1_checkpoint"
         )
-    architecture = saved
     if config is not None:
-        targets = config.num_targets
         architecture = Architecture.from_config(
-            config, saved.shape, targets, saved
+            config, saved.shape, config.num_targets, saved
         )
     model = architecture.build()
     checkpoint.load(model, architecture)
@@ -71,13 +69,12 @@ def preparation(config, shape, centered=False, bright_edged=None):
 
     The function takes a file's content (bytes), its name, and whether to invert
     the image. It returns float32 [height, width, depth] of `shape`. If
-    `centered`, `preparing.center` centers digits, as on the demo page. The
-    names of digits with a bright edge (MNIST's is dark) are added to the list
-    `bright_edged`.
+    `centered`, `preparing.center` centers digits. The list `bright_edged` gets
+    the names of digits with a bright edge (MNIST's is dark).
     """
-    digit_size = (
-        find_data_set(config.dataset).digit_size if shape.depth == 1 else None
-    )
+    digit_size = None
+    if shape.depth == 1:
+        digit_size = find_data_set(config.dataset).digit_size
     if centered and (digit_size is None or config.num_targets == 2):
         raise UserError("--center needs a network for single digits")
     if shape.depth > 3:

@@ -16,7 +16,7 @@ from training.strategies import OneDevice
 
 
 def use_jax(config, indices, num_processes):
-    """The `Strategy` for the GPUs `indices`; if there are none, for CPUs."""
+    """The `Strategy` for the GPUs `indices`, or for CPUs."""
     import jax
 
     if not indices:

@@ -23,14 +23,13 @@ class Results(contextlib.ExitStack):
 
     def __init__(self, config, strategy):
         super().__init__()
-        self._config = config
+        self._config, self._output = config, sys.stdout
         self._is_json = config.format == "json"
         self._folder = self._writer = None
         if config.summary_dir and strategy.is_first:
             folder = "validation" if config.validate else "test"
             self._folder = make_folder(pathlib.Path(config.summary_dir, folder))
         self._first = self._folder
-        self._output = sys.stdout
         if self._is_json:
             self.enter_context(contextlib.redirect_stdout(sys.stderr))
 
@@ -40,13 +39,12 @@ class Results(contextlib.ExitStack):
         `step` is the step of the summaries, or None to write no files. `draws`
         says whether to draw pictures, which can take longer than evaluating.
         """
-        spec = predictions.pipeline.spec
+        spec, score = predictions.pipeline.spec, predictions.score
         kind = "held-out" if self._config.validate else "test"
         if spec.note:  # record files do not tell which images they hold
             kind = "stored"
         noun = "pairs" if spec.num_targets == 2 else "images"
         images = f"{kind} {noun} of {predictions.config.dataset}"
-        score = predictions.score
         if self._is_json:
             text = to_json(document(images, predictions))
             print(text, file=self._output, flush=True)
@@ -78,9 +76,12 @@ class Results(contextlib.ExitStack):
     def _choose_folder(self, predictions):
         """Results on other images or of another training go to test_2 etc."""
         config, checkpoint = predictions.config, predictions.checkpoint
-        found = {"crops": config.crops, "num_trials": config.num_trials}
-        found["dataset"] = config.dataset
-        found["images"] = predictions.pipeline.evaluation_digest
+        found = {
+            "crops": config.crops,
+            "num_trials": config.num_trials,
+            "dataset": config.dataset,
+            "images": predictions.pipeline.evaluation_digest,
+        }
         if checkpoint and "id" in checkpoint.run_settings:
             found["training"] = checkpoint.run_settings["id"]
         place = checkpoint.path.parent if checkpoint else config.checkpoint
@@ -89,13 +90,13 @@ class Results(contextlib.ExitStack):
             found[kind] = os.path.relpath(place, config.summary_dir)
         except ValueError:  # another drive of Windows
             found[kind] = os.path.abspath(place)
-        for number in itertools.count(1):
-            suffix = f"_{number}" if number > 1 else ""
-            folder = self._first.with_name(f"{self._first.name}{suffix}")
+        folder, name = self._first, self._first.name
+        for number in itertools.count(2):
             path = folder / "evaluated"
             before = read_json(path, "evaluated") if path.exists() else {}
             if found | before == before | found:
                 break
+            folder = self._first.with_name(f"{name}_{number}")
         if folder != self._folder:
             print(f"{self._folder} has other results; these go to {folder}")
             self._folder, self._writer = make_folder(folder), None
@@ -113,17 +114,16 @@ class Results(contextlib.ExitStack):
             "accuracy": score.correct / count,
         }
         if checkpoint:
-            scalars |= dict.fromkeys(("loss", "total_loss"), score.loss)
             cost = predictions.losses[:, 1].mean()
+            scalars |= dict.fromkeys(("loss", "total_loss"), score.loss)
             scalars["batch_classification_cost"] = cost
         self._writer.scalars(scalars, step)
-        if checkpoint and checkpoint.architecture is not None:
+        if checkpoint and checkpoint.architecture:  # TF1's have none
             self._writer.hparams(checkpoint)
 
     def _draw(self, predictions, step, name):
-        score = predictions.score
+        score, spec = predictions.score, predictions.pipeline.spec
         title = f"Step {step}" if predictions.checkpoint else "Ensemble"
-        spec = predictions.pipeline.spec
         nothing = ["none"] * (spec.num_targets == keys.SEVERAL_LABELS)
         matrix = pictures.confusion_matrix_png(
             predictions.confusion_matrix,

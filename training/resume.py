@@ -36,9 +36,11 @@ def resume(run, latest):
     latest.load(run.model, mine)
     print(f"Resuming from {latest.path}")
     run.step, run.latest = latest.step, latest
+    run.seconds = latest.run_settings.get("seconds", run.seconds)
+    run.id = latest.run_settings.get("id", run.id)
     before = dataclasses.asdict(saved.hparams) | latest.run_settings
     now = dataclasses.asdict(mine.hparams)
-    now |= run.checkpoint(run.step).run_settings
+    now |= run.checkpoint(run.step, run.seconds).run_settings
     if now["schedule"] == "exponential":  # it does not depend on max_steps
         before.pop("max_steps", None)
     for name, value in now.items():

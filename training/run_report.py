@@ -7,6 +7,7 @@ import re
 
 import keras
 import psutil
+import tensorflow as tf
 
 from common import commit
 from common.files import write_json
@@ -37,12 +38,8 @@ def write(path, config, model, clock):
 
 
 def peak_megabytes():
-    """Peak memory of the GPU; without a GPU, peak memory of this process.
-
-    On macOS the current memory of the process takes the place of its peak.
-    """
-    gpu = _gpu()
-    if gpu is not None:
+    """Peak memory of the GPU, or of this process (on macOS the current one)."""
+    if gpu := _gpu():
         return gpu[1] / 1e6
     if peak := _of_linux("/proc/self/status", "VmHWM"):
         return int(peak.split()[0]) * 1024 / 1e6
@@ -53,14 +50,13 @@ def peak_megabytes():
 def machine():
     """Dict of the backend, device, cores and versions."""
     backend = keras.backend.backend()
-    gpu = _gpu()
+    gpu, process = _gpu(), psutil.Process()
     cpu = _of_linux("/proc/cpuinfo", "model name") or platform.processor()
-    process = psutil.Process()
     usable = getattr(process, "cpu_affinity", lambda: None)()  # not on macOS
     return {
         "backend": f"{backend} {__import__(backend).__version__}",
         "keras": keras.__version__,
-        "device": cpu if gpu is None else gpu[0],
+        "device": gpu[0] if gpu else cpu,
         "cores": len(usable) if usable else psutil.cpu_count(),
     }
 
@@ -79,14 +75,12 @@ def _gpu():
     """Name of the first GPU and its peak memory in bytes, or None."""
     if is_on_cpu():
         return None
-    # The other backends may be missing.
     if keras.backend.backend() == "tensorflow":
-        import tensorflow as tf
-
         gpu = tf.config.get_visible_devices("GPU")[0]
         details = tf.config.experimental.get_device_details(gpu)
         memory = tf.config.experimental.get_memory_info("GPU:0")
         return details.get("device_name", "GPU"), memory["peak"]
+    # The other backends may be missing.
     if keras.backend.backend() == "jax":
         import jax
 

@@ -1,10 +1,4 @@
-"""Right and wrong predictions.
-
-The `num_targets` classes with the largest logits are predicted. Of classes with
-equal logits, the one with the lower index comes first. If `num_targets` is
-`SEVERAL_LABELS`, all classes with a logit above `PRESENT_LENGTH` are predicted.
-In `Predictions`, no class is predicted for an example with a non-finite logit.
-"""
+"""Right and wrong predictions."""
 
 import dataclasses
 import functools
@@ -12,19 +6,18 @@ import typing
 
 import numpy as np
 
-from input_data.keys import PRESENT_LENGTH, SEVERAL_LABELS
+from input_data import keys
 
 _BLOCK_ROWS = 2**14
 
 
 @dataclasses.dataclass(frozen=True)
 class Score:
-    """Counts of right and wrong predictions, and the mean loss.
+    """Counts of examples, and the mean loss, which an ensemble lacks.
 
-    `correct` counts the examples whose labels are exactly the predictions,
-    `almost_correct` those with at least one label among the predictions.
-    `confident` counts the correct examples whose labels all have logits above
-    `PRESENT_LENGTH`. The `loss` of an ensemble is None.
+    In `correct` the predictions are exactly the labels, in `almost_correct` at
+    least one label is predicted, and `confident` are the correct examples whose
+    labels all have logits above `PRESENT_LENGTH`.
     """
 
     num_examples: int
@@ -56,31 +49,22 @@ class Score:
     @property
     def pairs_text(self):
         """`correct` and `confident` as text, for pairs that do not overlap."""
-        correct, confident = (
-            f"{count} of {self.num_examples} ({count / self.num_examples:.2%})"
-            for count in (self.correct, self.confident)
-        )
+        total = self.num_examples
         return (
-            f"Both classes right: {correct}; and both above {PRESENT_LENGTH}: "
-            f"{confident}"
+            f"Both classes right: {self.correct} of {total} "
+            f"({self.correct / total:.2%}); "
+            f"and both above {keys.PRESENT_LENGTH}: {self.confident} of {total} "
+            f"({self.confident / total:.2%})"
         )
-
-
-def predicted_classes(logits, num_targets):
-    """List of the predicted classes for logits [classes], likeliest first."""
-    order = np.argsort(-logits, kind="stable")
-    if num_targets == SEVERAL_LABELS:
-        return order[logits[order] > PRESENT_LENGTH].tolist()
-    return order[:num_targets].tolist()
 
 
 @dataclasses.dataclass(frozen=True)
 class Predictions:
     """Predictions for the N examples of a split.
 
-    `labels` (k-hot) and `logits` are arrays [N, classes]. `losses` [N, 2] has
-    two columns: the loss without regularizers and the classification loss. For
-    an ensemble, `losses` and `checkpoint` are None.
+    `labels` (k-hot) and `logits` are arrays [N, classes]. `losses` [N, 2] are
+    those without regularizers and of classification. An ensemble has neither
+    `losses` nor `checkpoint`.
     """
 
     labels: np.ndarray
@@ -95,7 +79,7 @@ class Predictions:
     def score(self):
         present = self.labels > 0
         almost = (present & self.predicted).any(axis=-1)
-        is_long = self.logits > PRESENT_LENGTH
+        is_long = self.logits > keys.PRESENT_LENGTH
         confident = self._is_right & (is_long | ~present).all(axis=-1)
         counts = [int(c.sum()) for c in (self._is_right, almost, confident)]
         loss = None if self.losses is None else float(self.losses[:, 0].mean())
@@ -103,16 +87,8 @@ class Predictions:
 
     @functools.cached_property
     def predicted(self):
-        """Which classes are predicted, bool [N, classes]."""
-        num_targets = self.pipeline.spec.num_targets
-        if num_targets == SEVERAL_LABELS:
-            predicted = self.logits > PRESENT_LENGTH
-        else:
-            predicted = np.zeros(self.logits.shape, bool)
-            for _ in range(num_targets):
-                others = np.where(predicted, -np.inf, self.logits)
-                largest = np.argmax(others, axis=-1, keepdims=True)
-                np.put_along_axis(predicted, largest, True, axis=-1)
+        """`keys.predicted`; no class if a logit is infinite or NaN."""
+        predicted = keys.predicted(self.logits, self.pipeline.spec.num_targets)
         return predicted & self._is_finite[:, None]
 
     @property
@@ -131,12 +107,11 @@ class Predictions:
     def confusion_matrix(self):
         """Counts of labels (rows) by predicted class (columns), float64.
 
-        A predicted label counts on the diagonal. Labels that are not predicted
-        are shared equally among the example's wrong predictions. With any
-        number of classes, a last row and column stand for no class: they get
-        the wrong predictions or the labels that are more than the others, so
-        that columns sum to the predictions and rows to the labels. Examples
-        with logits that are not finite do not count.
+        Labels that are not predicted are shared equally among the example's
+        wrong predictions. With any number of classes, a last row and column
+        stand for no class: they get the wrong predictions or the labels that
+        are more than the others, so that columns sum to the predictions and
+        rows to the labels. Examples with non-finite logits do not count.
         """
         labels = (self.labels > 0) & self._is_finite[:, None]
         hits = labels & self.predicted
@@ -151,7 +126,7 @@ class Predictions:
             spurious = np.column_stack([spurious, np.maximum(excess, 0)])
             totals = np.maximum(spurious.sum(axis=-1, keepdims=True), 1)
             matrix += missed.T @ (spurious / totals)
-        has_any_number = self.pipeline.spec.num_targets == SEVERAL_LABELS
+        has_any_number = self.pipeline.spec.num_targets == keys.SEVERAL_LABELS
         return matrix if has_any_number else matrix[:-1, :-1]
 
     @property

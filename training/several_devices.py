@@ -31,13 +31,12 @@ class MirroredDevices(Strategy):
     def make_predictor(self, model):
         strategy = self._strategy
 
-        def own_rows(tensor):
-            parts = tf.stack(tf.split(tensor, self.count))
-            context = tf.distribute.get_replica_context()
-            return parts[context.replica_id_in_sync_group]
-
         def compute(x, y):
-            x, y = tf.nest.map_structure(own_rows, (x, y))
+            context = tf.distribute.get_replica_context()
+            index = context.replica_id_in_sync_group
+            x, y = tf.nest.map_structure(
+                lambda rows: tf.stack(tf.split(rows, self.count))[index], (x, y)
+            )
             return model.scores_and_losses(x, y, model(x))
 
         @tf.function
@@ -67,10 +66,8 @@ class ShardedDevices(Strategy):
     def undistributed(self):
         # To save, Keras makes an optimizer, which waits for other processes.
         keras.distribution.set_distribution(None)
-        try:
-            yield
-        finally:
-            keras.distribution.set_distribution(self._distribution)
+        yield
+        keras.distribution.set_distribution(self._distribution)
 
     def shard(self, batches):
         return batches.map(

@@ -1,7 +1,6 @@
 """How a run of a training begins: resumed, from another run, or new."""
 
 import dataclasses
-import time
 import typing
 import uuid
 
@@ -19,67 +18,24 @@ from training.checkpoint import Checkpoint, latest_valid
 from training.resume import initialize, resume
 
 
-class Clock:
-    """Measures the time of laps, each of one or more steps.
-
-    `seconds` is the total time of all laps, including those of earlier runs.
-    """
-
-    def __init__(self, batch_size, seconds=0.0):
-        self.seconds = seconds
-        self._batch_size, self._images = batch_size, 0
-        self._start = self._last_point = (0, seconds)
-        self.restart()
-
-    def restart(self):
-        """Begins a lap: the time since the last lap's end does not count."""
-        self._lap_start = time.monotonic()
-
-    def lap(self, steps):
-        """Ends a lap of `steps` steps and begins the next lap."""
-        self.seconds += time.monotonic() - self._lap_start
-        self._images += steps * self._batch_size
-        self.restart()
-
-    @property
-    def run_seconds(self):
-        return self.seconds - self._start[1]
-
-    @property
-    def images_per_second(self):
-        """Images/s of this run; None before the end of its first lap."""
-        return self._speed_since(self._start)
-
-    def point(self):
-        """Images/s since the previous `point()`; None if no lap ended since."""
-        speed = self._speed_since(self._last_point)
-        self._last_point = self._images, self.seconds
-        return speed
-
-    def _speed_since(self, place):
-        images, seconds = self._images - place[0], self.seconds - place[1]
-        return images / seconds if images else None
-
-
 @dataclasses.dataclass
 class Run:
-    """What a training needs; `step` counts the steps done before it.
+    """What a training needs; `step` and `seconds` are those of earlier runs.
 
-    `recorded` are the settings that its checkpoints store, see `resolve`; `id`
-    tells trainings apart.
+    Its checkpoints store `recorded` (see `resolve`) and the `id` of a training.
     """
 
     config: typing.Any
     recorded: dict
-    id: str
     pipeline: Pipeline
     architecture: Architecture
     model: keras.Model
-    clock: Clock
     step: int = 0
+    seconds: float = 0.0
+    id: str = dataclasses.field(default_factory=lambda: uuid.uuid4().hex)
     latest: Checkpoint | None = None
 
-    def checkpoint(self, step):
+    def checkpoint(self, step, seconds):
         """The `Checkpoint` of a step, which is not saved yet."""
         spec = self.pipeline.spec
         run_settings = {
@@ -88,7 +44,7 @@ class Run:
             **spec.split_fingerprints,
             "id": self.id,
             "num_images": spec.num_images,
-            "seconds": self.clock.seconds,
+            "seconds": seconds,
         }
         return Checkpoint(
             step, self.architecture, run_settings, spec.class_names
@@ -102,9 +58,6 @@ def start(config, strategy, directory):
     there, or --init_checkpoint, does not fit the settings or the data.
     """
     latest = latest_valid(directory, config.model, quarantine=strategy.is_first)
-    before = latest.run_settings if latest else {}
-    clock = Clock(config.batch_size, before.get("seconds", 0.0))
-    run_id = before.get("id", uuid.uuid4().hex)
     given = resolve.inherit(config, latest) if latest else config
     config, recorded = resolve.with_defaults(given), resolve.recorded(given)
     if config.eval_every and strategy.count > 1:
@@ -137,9 +90,7 @@ def start(config, strategy, directory):
     with strategy.scope():
         # Weights, their gradients and Adam's moments.
         model = architecture.build(seed=config.seed, copies=4)
-        run = Run(
-            config, recorded, run_id, pipeline, architecture, model, clock
-        )
+        run = Run(config, recorded, pipeline, architecture, model)
         if latest:  # 1. Resume the training of this folder.
             compile_model(model, config.max_steps)
             resume(run, latest)

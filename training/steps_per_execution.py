@@ -12,7 +12,7 @@ from layers.backends import is_on_cpu
 _STEPS, _FLOPS, _BYTES = 50, 1e13, 2**26
 
 
-def choose_steps(model, shape, batch_size, num_devices, events):
+def choose_steps(model, batch_size, num_devices, events):
     """Steps in one call: a divisor of all `events`, so that saves end a call.
 
     `events`: first step and intervals of saves, summaries and evaluations.
@@ -23,7 +23,7 @@ def choose_steps(model, shape, batch_size, num_devices, events):
     is_mirrored = backend == "tensorflow" and num_devices > 1
     if is_on_cpu() or backend == "torch" or is_mirrored:
         return 1
-    pixels = batch_size * shape.height * shape.width * shape.depth
+    pixels = batch_size * math.prod(model.network.input.shape[1:])
     size = 4 * pixels * (1 + model.num_targets)
     # The gradients take two products for each one of the network.
     flops = 6 * batch_size * (model.multiply_adds() or 10**9)
@@ -33,10 +33,10 @@ def choose_steps(model, shape, batch_size, num_devices, events):
 
 
 def combine_steps(model, batches, steps):
-    """Makes each call in `fit` take `steps` batches, the last perhaps fewer.
+    """Makes each call in `fit` take `steps` batches; returns those for `fit`.
 
-    Returns the batches for `fit`. On JAX the batches of a call are stacked to
-    [B, steps, ...], because the first axis is split over the devices.
+    On JAX they are stacked to [B, steps, ...], because the first axis is split
+    over the devices.
     """
     if steps == 1 or keras.backend.backend() != "jax":
         model.steps_per_execution = steps
@@ -53,8 +53,8 @@ def combine_steps(model, batches, steps):
         .map(lambda *batch: tf.nest.map_structure(transpose, batch))
         .prefetch(1)
     )
-    message = "Your input ran out of data"  # as the last batch does
-    warnings.filterwarnings("ignore", message)
+    # After the last step, Keras would warn.
+    warnings.filterwarnings("ignore", "Your input ran out of data")
     # Keras would copy the batches of a dataset while the device waits.
     return (batch for batch in batches.as_numpy_iterator())
 

@@ -80,8 +80,8 @@ def test_calls_end_at_every_event_and_are_short(on_gpu):
     small = small_model("capsule", shape)
 
     def steps(*events, batch_size=4, model=small, devices=1):
-        sizes = shape, batch_size, devices
-        return steps_per_execution.choose_steps(model, *sizes, events)
+        arguments = model, batch_size, devices, events
+        return steps_per_execution.choose_steps(*arguments)
 
     assert steps(0, 100, 1500, 0) == 50
     assert steps(60, 100, 1500, 0) == 20

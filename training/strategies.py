@@ -21,9 +21,9 @@ from models.optimizer import jit_compile
 class Predictor:
     """Predicts batches; call `refresh` after the weights have changed.
 
-    `predict(x, y)` takes two dicts of NumPy arrays [B, ...]; the number of
-    devices divides B. It returns scores [B, classes] and `Predictions.losses`
-    [B, 2]; a GPU may still be computing both.
+    `predict(x, y)` takes two dicts of NumPy arrays [B, ...], with B divisible
+    by the number of devices. It returns scores [B, classes] and
+    `Predictions.losses` [B, 2]; a GPU may still be computing both.
     """
 
     predict: Callable

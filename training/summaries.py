@@ -10,7 +10,7 @@ from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.plugins.hparams import api as hparams_api
 
 from common.errors import user_errors
-from common.files import atomic_write, complete_rows
+from common.files import atomic_write, complete_rows, write_file
 from resolve import RECORDED
 
 
@@ -20,8 +20,7 @@ class SummaryWriter:
     def __init__(self, directory):
         self._directory = pathlib.Path(directory)
         # A damaged file is an error now, not after the first training steps.
-        path = self._directory / "curve.csv"
-        self._curve = Curve(path) if path.exists() else None
+        self._curve = Curve(self._directory / "curve.csv")
         with user_errors(f"{directory}: cannot write"):
             self._writer = tf.summary.create_file_writer(str(directory))
 
@@ -39,15 +38,12 @@ class SummaryWriter:
             for tag, value in values.items():
                 tf.summary.scalar(tag, value, step)
         if {"loss", "accuracy"} <= values.keys():
-            if self._curve is None:
-                self._curve = Curve(self._directory / "curve.csv")
             self._curve.add(step, values["loss"], values["accuracy"])
 
     def hparams(self, checkpoint):
         """Writes a `Checkpoint`'s settings for TensorBoard's HParams page.
 
-        TensorBoard reads settings only from the event file whose name sorts
-        first. Settings therefore have their own file, which each call replaces.
+        TensorBoard reads them only from the event file whose name sorts first.
         """
         architecture = checkpoint.architecture
         settings = {
@@ -79,26 +75,22 @@ class Curve:
     """Loss and accuracy in a CSV file; a repeated step replaces its old row."""
 
     def __init__(self, path):
-        self._path = path
         kinds = int, float, float
         rows = complete_rows(path, *kinds) if path.exists() else []
         self._rows = {int(row.partition(",")[0]): row for row in rows}
-        self._rewrite()
-
-    def _rewrite(self):
-        self._rows = dict(sorted(self._rows.items()))
-        lines = ["step,loss,accuracy", *self._rows.values()]
-        with atomic_write(self._path, replace=True) as partial:
-            partial.write_text("".join(f"{line}\n" for line in lines))
+        # The last step of the file, or None: half a line may follow it.
+        self._path, self._last = path, None
 
     def add(self, step, loss, accuracy):
-        is_next = step > next(reversed(self._rows), -1)
-        self._rows[step] = f"{step},{loss:.6g},{accuracy:.6g}"
-        if is_next:
+        self._rows[step] = row = f"{step},{loss:.6g},{accuracy:.6g}"
+        if self._last is not None and step > self._last:
             with (
                 user_errors(f"{self._path}: cannot write"),
                 self._path.open("a") as file,
             ):
-                file.write(f"{self._rows[step]}\n")
+                file.write(f"{row}\n")
         else:
-            self._rewrite()
+            rows = (row for _, row in sorted(self._rows.items()))
+            text = "\n".join(["step,loss,accuracy", *rows, ""])
+            write_file(self._path, text)
+        self._last = max(self._rows)

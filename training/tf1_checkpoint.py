@@ -4,12 +4,10 @@
     --hparams_override=num_prime_capsules=64,padding=SAME,remake=false \
     --height=24 --width=24 --depth=3
 
-This command writes OUT/model.ckpt-600000. The flags describe the network,
-because a TF1 checkpoint does not.
-
-A TF1 checkpoint is named by the prefix of its files, DIR/model.ckpt-1 for
-model.ckpt-1.index and model.ckpt-1.data-00000-of-00001. It holds
-`global_step`, weights under the reference's names, and usually Adam's moments.
+This command writes OUT/model.ckpt-600000. The flags describe the network. A TF1
+checkpoint is named by the prefix of its files, DIR/model.ckpt-1 for
+model.ckpt-1.index and model.ckpt-1.data-00000-of-00001. It holds `global_step`,
+weights under the reference's names, and usually Adam's moments.
 """
 
 import dataclasses
@@ -88,15 +86,15 @@ class Tf1Checkpoint:
                     variable.assign(value.reshape(variable.shape))
 
     def _require_shapes(self, weights):
+        def sizes(shape):
+            return [size for size in shape if size != 1]
+
         saved = {
-            name: [size for size in shape if size != 1]
+            name: sizes(shape)
             for name, shape in self._shapes.items()
             if not name.endswith((STEP, "_power", *_SLOTS))
         }
-        expected = {
-            name: [size for size in variable.shape if size != 1]
-            for name, variable in weights.items()
-        }
+        expected = {name: sizes(v.shape) for name, v in weights.items()}
         problems = [
             f"{name} has shape {saved.get(name)}, not {expected.get(name)}"
             for name in sorted(saved.keys() | expected.keys())
@@ -117,11 +115,10 @@ def tf1_name(variable):
 
 
 def _layouts(model, architecture):
-    """How to permute weights whose rows or columns are flattened positions.
+    """Dict from the reference's name to the sizes and order of flattened axes.
 
     The reference orders channels (or capsule types) before rows and columns;
-    here they come last. Returns a dict from the reference's name to the sizes
-    that are flattened in the checkpoint and their order here.
+    here they come last.
     """
     if architecture.model == "baseline":
         pool = model.network.get_layer("pool2")
@@ -154,8 +151,8 @@ class NetworkFlags:
 def convert(source, directory, network):
     """Converts a TF1 checkpoint; returns the path of the new checkpoint.
 
-    The new checkpoint has no data set or training settings: TF1 stores none.
-    It can initialize a training. With Adam's moments it can resume one, too.
+    The new checkpoint has no data set or training settings. It can initialize a
+    training. With Adam's moments it can resume one, too.
     """
     from models.architecture import Architecture
     from models.optimizer import compile_model

@@ -3,6 +3,7 @@
 import contextlib
 import pathlib
 import sys
+import time
 
 import keras
 import numpy as np
@@ -29,11 +30,10 @@ from training.summaries import SummaryWriter
 def train(config, strategy, evaluate=None):
     """Trains to `max_steps`, from the newest checkpoint if there is one.
 
-    Checkpoints and event files go to `<summary_dir>/train`. Every `eval_every`
-    steps `evaluate` is called with the path of a new checkpoint. After a
-    signal, `train` finishes the steps in progress, saves, and raises
-    Interrupted; before the first step, one process raises it at once. Raises
-    UserError if the loss or a weight is not finite.
+    Every `eval_every` steps `evaluate` is called with the path of a new
+    checkpoint. After a signal, `train` finishes the steps in progress, saves,
+    and raises Interrupted. Raises UserError if the loss or a weight is not
+    finite.
     """
     directory = make_folder(pathlib.Path(config.summary_dir) / "train")
     stop = StopSignal()
@@ -47,14 +47,14 @@ def train(config, strategy, evaluate=None):
         run = start(config, strategy, directory)
         trainer = Trainer(run, strategy, directory, stop, evaluate)
         trainer.run()
-    seconds = run.clock.run_seconds
+    clock = trainer.clock
     print(f"Trained to step {trainer.step}: {trainer.path}")
     if trainer.step > run.step:
         logdir = shell_command([f"--logdir={config.summary_dir}"])
         print(
             f"{trainer.step - run.step} steps in "
-            f"{seconds:.{int(seconds < 10)}f} s, "
-            f"{run.clock.images_per_second:,.0f} images/s\n"
+            f"{clock.run_seconds:.{int(clock.run_seconds < 10)}f} s, "
+            f"{clock.images_per_second:,.0f} images/s\n"
             f"Curves: tensorboard {logdir}\n"
             f"Evaluate by: {config.evaluation_command()}"
         )
@@ -62,11 +62,46 @@ def train(config, strategy, evaluate=None):
             print(run.pipeline.spec.note)
 
 
+class Clock:
+    """Measures laps of steps; `seconds` includes those of earlier runs."""
+
+    def __init__(self, batch_size, seconds=0.0):
+        self.seconds = self._seconds_before = seconds
+        self._batch_size, self._images = batch_size, 0
+        self._last_point = (0, seconds)
+        self.restart()
+
+    def restart(self):
+        """Begins a lap; the time before it does not count."""
+        self._lap_start = time.monotonic()
+
+    def lap(self, steps):
+        """Ends a lap of `steps` steps and begins the next lap."""
+        self.seconds += time.monotonic() - self._lap_start
+        self._images += steps * self._batch_size
+        self.restart()
+
+    @property
+    def run_seconds(self):
+        return self.seconds - self._seconds_before
+
+    @property
+    def images_per_second(self):
+        """Images/s of this run; None before the end of its first lap."""
+        return self._images / self.run_seconds if self._images else None
+
+    def point(self):
+        """Images/s since the previous `point()`; None if no lap ended since."""
+        images, seconds = self._last_point
+        self._last_point = self._images, self.seconds
+        images = self._images - images
+        return images / (self.seconds - seconds) if images else None
+
+
 class Trainer(keras.callbacks.Callback):
     """Runs a training; is itself the callback that `fit` gets.
 
-    `step` counts all steps done. The clock omits checkpoints, evaluations and
-    the first call of the compiled train function.
+    The clock omits checkpoints, evaluations and the first call, which compiles.
     """
 
     def __init__(self, run, strategy, directory, stop, evaluate):
@@ -75,6 +110,7 @@ class Trainer(keras.callbacks.Callback):
         self._directory, self._strategy = directory, strategy
         self._stop, self._evaluate = stop, evaluate
         self.step = run.step
+        self.clock = Clock(run.config.batch_size, run.seconds)
         self.set_model(run.model)
         self._schedule = make_schedule(run.model, run.config.max_steps)
 
@@ -94,10 +130,10 @@ class Trainer(keras.callbacks.Callback):
                 self._stop.number,
             )
         if self._strategy.is_first:
-            # An earlier run may have been killed before it wrote run.json.
             path = self._directory.with_name("run.json")
+            # An earlier run may have been killed before it wrote this.
             if self.step > run.step or not path.exists():
-                run_report.write(path, config, self.model, run.clock)
+                run_report.write(path, config, self.model, self.clock)
         if config.eval_every:
             self._evaluate(self.path)
 
@@ -111,16 +147,12 @@ class Trainer(keras.callbacks.Callback):
             config.batch_size, config.seed, run.step, config.max_steps
         )
         batches = self._strategy.shard(batches)
-        events = config.summary_step, config.save_step, config.eval_every or 0
+        events = run.step, config.summary_step, config.save_step
+        events += (config.eval_every or 0,)
         self._steps_per_call = choose_steps(
-            self.model,
-            run.architecture.shape,
-            config.batch_size,
-            self._strategy.count,
-            (run.step, *events),
+            self.model, config.batch_size, self._strategy.count, events
         )
         batches = combine_steps(self.model, batches, self._steps_per_call)
-        # It is closed before an error is printed.
         self._progress = tqdm(
             total=config.max_steps,
             initial=run.step,
@@ -128,17 +160,14 @@ class Trainer(keras.callbacks.Callback):
             mininterval=0.1 if sys.stderr.isatty() else 10,
             disable=not self._strategy.is_first,
         )
+        # The bar is closed before an error is printed.
         with (
             self._progress,
             run.pipeline.user_errors(),
             handling_signals(self._stop),
         ):
-            self.model.fit(
-                batches,
-                callbacks=[self],
-                shuffle=False,  # the pipeline shuffles
-                verbose=0,
-            )
+            # The pipeline shuffles.
+            self.model.fit(batches, callbacks=[self], shuffle=False, verbose=0)
 
     def _is_last(self):
         return self.step == self._config.max_steps
@@ -148,14 +177,14 @@ class Trainer(keras.callbacks.Callback):
 
     def on_train_begin(self, logs=None):
         if self._strategy.is_first:
-            first = self._run.checkpoint(self.step)
+            first = self._run.checkpoint(self.step, self.clock.seconds)
             self._writer = SummaryWriter(self._directory)
             self._writer.hparams(first)
             self._schedule(self.step)  # JAX compiles it
-        self._run.clock.restart()
+        self.clock.restart()
 
     def on_train_batch_end(self, batch, logs=None):
-        config, clock = self._config, self._run.clock
+        config, clock = self._config, self.clock
         steps = min(self._steps_per_call, config.max_steps - self.step)
         is_first_call = self.step == self._run.step
         self.step += steps
@@ -167,22 +196,25 @@ class Trainer(keras.callbacks.Callback):
         is_saved = is_last or is_evaluated or self._is_due(config.save_step)
         if not config.allow_nonfinite:
             self._require_finite(logs, is_saved)
-        # Reading the loss waited for the device, so that the clock includes the
-        # whole step. With --allow_nonfinite the wait falls into the next lap.
+        # Reading the loss waited for the device, so that the lap is a whole
+        # step. With --allow_nonfinite the wait falls into the next lap.
         if is_first_call and not self._is_last():
             clock.restart()
         else:
             clock.lap(steps)
         speed = clock.point() if is_summarized else None
         if self._strategy.is_first:
-            self._show_progress(logs, steps)
+            shown = {name: logs[name] for name in ("loss", "accuracy")}
+            self._progress.set_postfix(shown, refresh=False)
+            self._progress.update(steps)
             if is_summarized:
                 self._write_summaries(logs, speed)
             if is_saved:
+                saved = self._run.checkpoint(self.step, clock.seconds)
                 with self._strategy.undistributed():
-                    saved = self._run.checkpoint(self.step)
-                    arguments = self._directory, self.model, saved, config.keep
-                    checkpoint.save(*arguments)
+                    checkpoint.save(
+                        self._directory, self.model, saved, config.keep
+                    )
         if is_summarized:
             self.model.reset_metrics()
         if is_evaluated and not is_last:  # the last one is, after `fit`
@@ -193,19 +225,14 @@ class Trainer(keras.callbacks.Callback):
             self._stop.number = signal
             self.model.stop_training = True
 
-    def _show_progress(self, logs, steps):
-        shown = {name: logs[name] for name in ("loss", "accuracy")}
-        self._progress.set_postfix(shown, refresh=False)
-        self._progress.update(steps)
-
     def _require_finite(self, logs, is_saved):
         # The loss is that of the weights before the step.
         values = [logs["loss"]]
         if is_saved:  # on JAX `self.model` copies all weights
             model = self.model
             values += [*model.variables, *model.optimizer.variables]
-        to_numpy = keras.ops.convert_to_numpy
-        if not all(np.isfinite(to_numpy(value)).all() for value in values):
+        arrays = map(keras.ops.convert_to_numpy, values)
+        if not all(np.isfinite(array).all() for array in arrays):
             raise UserError(
                 f"the loss or a weight is not finite at step {self.step}, "
                 "which is not saved. Try a smaller learning_rate, or "
@@ -213,27 +240,22 @@ class Trainer(keras.callbacks.Callback):
             )
 
     def _write_summaries(self, logs, speed):
-        config, step = self._config, self.step
-        batch_size = config.batch_size
+        step, size = self.step, self._config.batch_size
         # The reference's tags; `loss`, its total_loss, is evaluations' name.
         scalars = {**logs, "total_loss": logs["loss"]}
-        almost = scalars.pop("almost_accuracy") * batch_size
-        scalars["almost_correct_batch"] = almost
-        scalars["correct_prediction_batch"] = logs["accuracy"] * batch_size
+        scalars["almost_correct_batch"] = scalars.pop("almost_accuracy") * size
+        scalars["correct_prediction_batch"] = logs["accuracy"] * size
         # Not from the optimizer: asking the model copies all weights on JAX.
         scalars["learning_rate"] = float(self._schedule(step))
         if speed is not None:
             scalars["images_per_second"] = speed
         self._writer.scalars(scalars, step)
-        is_verbose = self.model.hparams.verbose
         # At every tenth point of the curves; the batch of this step again.
-        if is_verbose and step % (10 * config.summary_step) == 0:
+        is_tenth = self._is_due(10 * self._config.summary_step)
+        if self.model.hparams.verbose and is_tenth:
             ((x, y),) = self._run.pipeline.training_batches(
-                config.batch_size, config.seed, step - 1, step
+                size, self._config.seed, step - 1, step
             )
-            verbose_summaries.write_layers(
-                self._writer, self.model, x[keys.IMAGES], step
-            )
-            verbose_summaries.write_reconstructions(
-                self._writer, self.model, x, y, step
-            )
+            writer, model = self._writer, self.model
+            verbose_summaries.write_layers(writer, model, x[keys.IMAGES], step)
+            verbose_summaries.write_reconstructions(writer, model, x, y, step)

@@ -17,8 +17,7 @@ def write_layers(writer, model, images, step):
     activations = model.activations(images)
     with writer.open():
         for weight in model.trainable_weights:
-            values = _to_numpy(weight)
-            tag = tf1_name(weight)
+            tag, values = tf1_name(weight), _to_numpy(weight)
             tf.summary.scalar(f"{tag}/mean", values.mean(), step)
             tf.summary.scalar(f"{tag}/stddev", values.std(), step)
             tf.summary.scalar(f"{tag}/min", values.min(), step)
@@ -27,8 +26,7 @@ def write_layers(writer, model, images, step):
         for name, tensor in activations.items():
             values = _to_numpy(tensor)
             _write_histogram(f"{name}/activation", values, step)
-            zeros = np.mean(values == 0)
-            tf.summary.scalar(f"{name}/sparsity", zeros, step)
+            tf.summary.scalar(f"{name}/sparsity", np.mean(values == 0), step)
 
 
 def write_reconstructions(writer, model, x, y, step):

@@ -38,13 +38,12 @@ def reconstructions(trained, num_examples):
 def reconstruction_column(trained, example):
     """The classes to write above a column, and a dict from row label to image.
 
-    Rows are the input, the targets if there are two, reconstructions of the
-    labels, and reconstructions of the predictions (None if these are right).
+    Reconstructions of right predictions are None.
     """
-    rows = {"input": example.image}
-    numbers = [""] if len(example.labels) == 1 else [" 1", " 2"]
-    if len(numbers) == 2:  # one target is the input itself
+    rows, numbers = {"input": example.image}, [""]
+    if len(example.labels) == 2:  # one target is the input itself
         rows["target 1"], rows["target 2"] = example.targets
+        numbers = [" 1", " 2"]
     classes = {"": example.labels, " of\nprediction": example.predictions}
     for kind, labels in classes.items():
         images = [None, None]
@@ -92,20 +91,22 @@ def _draw_columns(trained, num_examples, make_column, title, classes):
     right = trained.first(num_examples, is_right=True)
     wrong = trained.first(num_examples, is_right=False)
     columns = [make_column(trained, example) for example in right + wrong]
-    labels = list(columns[0][1])
-    images = [rows[label] for label in labels for _, rows in columns]
-    caption = f"Above each input: {classes} class; wrong predictions in red"
-    title = f"{title}: {trained.name}\n{caption}"
-    titles = ["\n".join(map(trained.class_text, shown)) for shown, _ in columns]
-    red = range(len(right), len(columns))
-    return image_grid(images, len(columns), title, titles, labels, red)
+    texts, rows = zip(*columns, strict=True)
+    images = [row[label] for label in rows[0] for row in rows]
+    title = (
+        f"{title}: {trained.name}\n"
+        f"Above each input: {classes} class; wrong predictions in red"
+    )
+    titles = ["\n".join(map(trained.class_text, shown)) for shown in texts]
+    red = range(len(right), len(rows))
+    return image_grid(images, len(rows), title, titles, [*rows[0]], red)
 
 
 def perturbations(trained, num_examples):
     """Changes each dimension of a class capsule, as in the paper's figure 4.
 
-    Draws a picture for each of up to `num_examples` classes, from the first
-    correctly predicted example whose `labels[0]` is the class.
+    Each of up to `num_examples` classes has a picture of the first correctly
+    predicted example whose `labels[0]` is the class.
     """
     examples = {}
     for example in trained.examples():
@@ -115,7 +116,9 @@ def perturbations(trained, num_examples):
             break
     files = {}
     for label, example in sorted(examples.items()):
-        capsules = perturbed(example.capsules[label])
+        capsule = example.capsules[label]
+        moves = np.eye(len(capsule))[:, None] * OFFSETS[:, None]  # [A, K, A]
+        capsules = (capsule + moves).reshape(-1, len(capsule))
         files[f"perturbations_{label}.png"] = image_grid(
             trained.reconstruct(capsules, [label] * len(capsules)),
             len(OFFSETS),
@@ -124,23 +127,17 @@ def perturbations(trained, num_examples):
             titles=[f"{offset:+.2f}" if offset else "0" for offset in OFFSETS],
             labels=[
                 f"dimension {number} ({round(value, 2) + 0.0:.2f})"  # no -0.00
-                for number, value in enumerate(example.capsules[label])
+                for number, value in enumerate(capsule)
             ],
         )
     return files
 
 
-def perturbed(capsule):
-    """Copies [A * K, A] of a capsule: one atom moved by one of K `OFFSETS`."""
-    moves = np.eye(len(capsule))[:, None] * OFFSETS[:, None]  # [A, K, A]
-    return (capsule + moves).reshape(-1, len(capsule))
-
-
 def routing(trained, num_examples):
-    """Draws couplings by position, and the couplings' entropy by iteration.
+    """Couplings by position, and their entropy by iteration.
 
-    Couplings are drawn for the predicted classes and for the class with the
-    next longest capsule. The entropy is the mean over one evaluation batch.
+    Couplings are of the predicted classes and of the next longest capsule; the
+    entropy is the mean over one evaluation batch.
     """
     examples = list(itertools.islice(trained.examples(), EVAL_BATCH_SIZE))
     images = np.stack([example.image for example in examples])
@@ -152,12 +149,11 @@ def routing(trained, num_examples):
     num_shares = num_classes + found.leaky
     maps = couplings.sum(axis=-2)[:, :num_examples]
     shown, equal = examples[:num_examples], num_types / num_shares
-    entropies = mean_entropy(couplings), np.log(num_shares)
     title = f"Mean entropy of the couplings, {len(examples)} images"
-    title = f"{title}\n{trained.name}"
+    title, entropy = f"{title}\n{trained.name}", mean_entropy(couplings)
     return {
         "routing.png": _draw_maps(trained, shown, maps, equal),
-        "routing_entropy.png": _draw_entropy(title, *entropies),
+        "routing_entropy.png": _draw_entropy(title, entropy, num_shares),
     }
 
 
@@ -195,8 +191,8 @@ def _draw_maps(trained, examples, maps, equal):
     figure.set_size_inches(2.5 + 1.2 * len(maps), 0.5 + 1.2 * len(labels))
     furthest = max(float(abs(maps - equal).max()), 0.01 * equal)
     norm = CenteredNorm(equal, furthest)
-    height, width = examples[0].image.shape[:2]
-    area = covered_part(trained.model, (height, width))
+    size = _, width = examples[0].image.shape[:2]
+    area = covered_part(trained.model, size)
     # Coordinates of pixels are those of their centers.
     top, left = area["top"] - 0.5, area["left"] - 0.5
     bottom, right = top + area["height"], left + area["width"]
@@ -213,10 +209,11 @@ def _draw_maps(trained, examples, maps, equal):
 
 
 @drawing.styled
-def _draw_entropy(title, entropy, equal):
+def _draw_entropy(title, entropy, num_shares):
     figure = Figure(figsize=(4.5, 3), layout="constrained")
     axes = figure.subplots()
-    axes.axhline(equal, linestyle="--", color="gray", label="equal shares")
+    equal = {"linestyle": "--", "color": "gray", "label": "equal shares"}
+    axes.axhline(np.log(num_shares), **equal)
     for point in enumerate(entropy, 1):
         axes.plot(*point, "oC0")
         place = point, (6, 6), "data", "offset points"
@@ -244,17 +241,18 @@ def embedding(trained, num_examples):
     matplotlib.image.imsave(picture, sprite(images), format="png")
     metadata = "label\tprediction\tright\n"
     for example in examples:
-        labels = trained.class_text(sorted(example.labels))
-        predictions = trained.class_text(sorted(example.predictions))
-        right = "yes" if example.is_right else "no"
-        metadata += f"{labels}\t{predictions}\t{right}\n"
+        for classes in (example.labels, example.predictions):
+            metadata += f"{trained.class_text(sorted(classes))}\t"
+        metadata += "yes\n" if example.is_right else "no\n"
     config = ProjectorConfig()
-    single = {"image_path": "sprite.png", "single_image_dim": [width, height]}
     config.embeddings.add(
         tensor_name=f"class capsules: {trained.name}",
         tensor_path="capsules.tsv",
         metadata_path="metadata.tsv",
-        sprite=single,
+        sprite={
+            "image_path": "sprite.png",
+            "single_image_dim": [width, height],
+        },
     )
     return {
         "capsules.tsv": table.getvalue(),

@@ -29,7 +29,7 @@ class Example:
     @property
     def ranking(self):
         """All classes as ints, from the longest to the shortest capsule."""
-        return np.argsort(-self.lengths, kind="stable").tolist()
+        return keys.predicted_classes(self.lengths, len(self.lengths))
 
     @property
     def predictions(self):
@@ -38,10 +38,8 @@ class Example:
         Classes that are also labels are at the same positions as in `labels`.
         """
         longest = self.ranking[: len(self.labels)]
-        others = (label for label in longest if label not in self.labels)
-        return [
-            label if label in longest else next(others) for label in self.labels
-        ]
+        others = (c for c in longest if c not in self.labels)
+        return [c if c in longest else next(others) for c in self.labels]
 
     @property
     def is_right(self):
@@ -118,10 +116,10 @@ def two_colors(first, second):
 def covered_part(model, size):
     """The part of an image that a map of couplings covers.
 
-    The map has a value for each position of capsules. The value covers a square
-    around the center of the position's receptive field, as wide as the distance
-    between neighboring centers. `size` is the (height, width) of the image.
-    Returns a dict with top, left, height and width in pixels.
+    The map's value for a position of capsules covers a square around the center
+    of its receptive field, as wide as the distance between neighboring centers.
+    `size` is the (height, width) of the image. Returns a dict with top, left,
+    height and width in pixels.
     """
     part = []
     for length in size:

@@ -3,9 +3,8 @@
 Format: https://www.cs.toronto.edu/~tijmen/affNIST/, a struct affNISTdata. Each
 column of `image`, uint8 [1600, N], is an image, by rows; `label_int` is [1, N].
 
-`generate` makes such files from MNIST, with the same transformations: rotation,
-shear, scales and position are drawn uniformly. Positions keep the whole digit
-visible. The official files come from other random numbers.
+`generate` makes such files from MNIST with other random numbers. Rotation,
+shear, scales and a position that keeps the digit visible are drawn uniformly.
 """
 
 import pathlib
@@ -35,7 +34,6 @@ MAX_ROTATION = np.deg2rad(20.0)
 MAX_SHEAR = 0.2
 SCALE_RANGE = (0.8, 1.2)
 _BATCH_SIZE = 1000
-_HEADER = b"MATLAB 5.0 MAT-file".ljust(116)
 
 
 def load(split, config):
@@ -61,10 +59,7 @@ def _read_file(path):
 
 
 def generate(dataset, data_dir, split, output_dir, copies, seed):
-    """Writes the affNIST file of a `Split` of the digits of `read_digits`.
-
-    It has the first copy of every image, then the second copies, and so on.
-    """
+    """Writes affNIST's file of a `Split`: first copies, second ones, ..."""
     path = pathlib.Path(output_dir) / f"{_NAMES[split]}.mat"
     data = read_digits(dataset, split, data_dir)
     files.remove_partial(files.make_folder(output_dir), path.name)
@@ -79,7 +74,7 @@ def generate(dataset, data_dir, split, output_dir, copies, seed):
         scipy.io.savemat(partial, {_STRUCT: fields})
         # Replaces the time in SciPy's header: equal data give equal files.
         with open(partial, "r+b") as file:
-            file.write(_HEADER)
+            file.write(b"MATLAB 5.0 MAT-file".ljust(116))
     print(f"{path}: {len(labels)} images")
 
 
@@ -98,10 +93,7 @@ def _warped_copies(data, copies, seed):
 
 
 def draw_matrices(generator, count):
-    """Draws linear maps [count, 2, 2]: rotation @ shear @ scale.
-
-    They map (x, y) in the digit to (x, y) on the canvas: x right, y down.
-    """
+    """Draws linear maps [count, 2, 2] of (x, y): rotation @ shear @ scale."""
     angle = generator.uniform(-MAX_ROTATION, MAX_ROTATION, count)
     shear = generator.uniform(-MAX_SHEAR, MAX_SHEAR, count)
     scale = generator.uniform(*SCALE_RANGE, (count, 2))
@@ -112,11 +104,7 @@ def draw_matrices(generator, count):
 
 
 def draw_offsets(generator, images, matrices):
-    """Draws uniform positions that keep all ink on the canvas, float [B, 2].
-
-    An offset is the canvas position (x, y) of the image's pixel (0, 0). Ink
-    larger than the canvas is centered.
-    """
+    """Draws positions (x, y) of pixel (0, 0), [B, 2], that keep all ink."""
     _, height, width, _ = images.shape
     y, x = np.mgrid[:height, :width].reshape(2, -1)
     ink = images.reshape(len(images), 1, -1) > 0  # [B, 1, H * W]
@@ -128,7 +116,7 @@ def draw_offsets(generator, images, matrices):
     first = places.min(axis=-1, where=ink, initial=np.inf) - reach
     last = places.max(axis=-1, where=ink, initial=-np.inf) + reach
     low, high = -1 - first, IMAGE_SIZE - last  # [B, 2]
-    middle = (low + high) / 2
+    middle = (low + high) / 2  # for ink larger than the canvas
     low, high = np.minimum(low, middle), np.maximum(high, middle)
     return generator.uniform(low.T, high.T).T
 

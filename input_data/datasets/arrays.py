@@ -23,8 +23,7 @@ def load(split, config):
         order = np.random.default_rng(0).permutation(len(data))
         data = data[order]
     if split.is_held_out:
-        value = digest(data.labels)[:16]
-        data.fingerprints["divided_for_validation"] = value
+        data.fingerprints["divided_for_validation"] = digest(data.labels)[:16]
     data = select(split, data)
     # Those of an evaluation, which has the last images.
     rows = None if order is None else tuple(order[-len(data) :].tolist())
@@ -36,10 +35,9 @@ def read_arrays(data_dir, training):
 
     In `data_dir`, x_train.npy and x_test.npy are the images, uint8 [N, H, W] or
     [N, H, W, C]. The labels y_train.npy and y_test.npy are class indices [N] or
-    [N, 1]. If an image can have several classes or none, labels are k-hot,
-    [N, classes]. Files can be gzipped, as .npy.gz. The lines of class_names.txt
-    name the classes. Without this file, the number of classes is the
-    number of k-hot columns, or 1 + the largest class index.
+    [N, 1], or k-hot [N, classes] for any number of classes. Files can be
+    gzipped, as .npy.gz. The lines of class_names.txt name the classes. Without
+    it, their number is that of k-hot columns, or 1 + the largest class index.
     """
     folder, part = pathlib.Path(data_dir), "train" if training else "test"
     path, images = _read(folder, f"x_{part}")

@@ -28,7 +28,6 @@ def read_split(split):
     # As in MNIST, a digit fills the central 20x20 of 28x28 pixels.
     border = ((0, 0), (4, 4), (4, 4), (0, 0))
     images = np.pad(np.rint(enlarge(pixels)).astype(np.uint8), border)
-    is_test = split is Split.TEST
-    part = slice(-NUM_TEST, None) if is_test else slice(-NUM_TEST)
+    part = slice(-NUM_TEST, None) if split is Split.TEST else slice(-NUM_TEST)
     data = LabeledImages(images[part], labels[part], NUM_CLASSES)
     return select(split, data, NUM_TEST)

@@ -5,18 +5,17 @@ import collections
 import hashlib
 import os
 import pathlib
-import unicodedata
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
 from common.errors import UserError, user_errors
 from input_data.files import (
-    DECODING_THREADS,
+    POOL,
     decode_image,
     image_shape,
     is_hidden,
     list_images,
+    normal_form,
 )
 from input_data.images import check_class_names, labeled_images, make_pipeline
 from input_data.labels_file import read_labels
@@ -29,11 +28,7 @@ _PARTS = {"valid": "val", "validation": "val"}
 
 
 def load(split, config):
-    """The pipeline of one split; docs/data.md describes the folder.
-
-    Ignores hidden folders, __MACOSX and, in the folders of classes, hidden
-    files and files without an image's suffix.
-    """
+    """The pipeline of one split; docs/data.md describes the folder."""
     root, seed, fingerprints = pathlib.Path(config.data_dir), config.seed, {}
     folders = _folders(root)
     parts = {_PARTS.get(f.name.lower(), f.name.lower()): f for f in folders}
@@ -86,13 +81,12 @@ def divide(files, seed, purpose, root):
 
     The hash is of `seed`, `purpose` and the path relative to `root`. Two
     exceptions: of one file of a class none is held out; of several, at least
-    one is and at least one stays (those nearest to the bound). While the same
-    files are exceptions, adding or removing files leaves all others in their
-    part.
+    one is and at least one stays (those nearest to the bound). While they stay
+    the same, adding or removing files leaves all others in their part.
 
     `files` is a list of (path, class); those whose class is a list of names are
-    divided as one class. Returns the list of files that stay, the list of files
-    held out, and a digest of the names of the exceptions.
+    divided as one class. Returns the files that stay, the files held out, and a
+    digest of the names of the exceptions.
     """
     bound = 2**64 // HELD_OUT_SHARE
 
@@ -109,7 +103,7 @@ def divide(files, seed, purpose, root):
     for members in by_class.values():
         members.sort(key=place)
         drawn = bisect.bisect_left(members, bound, key=place)
-        count = max(min(drawn, len(members) - 1), min(1, len(members) - 1))
+        count = min(max(drawn, 1), len(members) - 1)
         held_out += members[:count]
         kept += members[count:]
         moved += members[min(count, drawn) : max(count, drawn)]
@@ -137,24 +131,16 @@ def _report(classes, files, held_out, purpose):
         )
 
 
-def _name(path):
-    return unicodedata.normalize("NFC", path.name)
-
-
 def _key(path, root):
     """The path below `root`, in normal form C: what is hashed."""
-    relative = "/".join(path.parts[len(root.parts) :])
-    return unicodedata.normalize("NFC", relative)
+    return normal_form("/".join(path.parts[len(root.parts) :]))
 
 
 def _folders(root):
     with user_errors(root):
-        return sorted(
-            path
-            for path in root.iterdir()
-            # Reading a link without a target reports it.
-            if (path.is_dir() or not path.exists()) and not is_hidden(path.name)
-        )
+        paths = [p for p in sorted(root.iterdir()) if not is_hidden(p.name)]
+        # Reading a link without a target reports it.
+        return [p for p in paths if p.is_dir() or not p.exists()]
 
 
 def _classes(root, parts):
@@ -168,7 +154,7 @@ def _classes(root, parts):
         )
     folder = parts.get("train", root)
     if several[folder] is None:
-        return sorted({_name(path) for path in _folders(folder)}), {}
+        return sorted({normal_form(f.name) for f in _folders(folder)}), {}
     classes, _ = several[folder]
     if len(classes) < 2:
         raise UserError(f"{folder}: labels.csv has too few classes: {classes}")
@@ -184,9 +170,10 @@ def _files(root, classes, several):
         return list(labels.items())
     files = []
     for folder in _folders(root):
-        if _name(folder) not in classes:
+        name = normal_form(folder.name)
+        if name not in classes:
             raise UserError(f"{folder}: the training images have no such class")
-        label = classes.index(_name(folder))
+        label = classes.index(name)
         found, others = list_images(folder)
         # If the folder is closed, reading it reports this.
         paths = [p for p in map(pathlib.Path, found) if folder in (p.parent, p)]
@@ -209,7 +196,6 @@ def _images(root, files, config):
     color, size, method = config.color, config.image_size, config.resize
     marks = {}
     paths = np.array([path for path, _ in files], object)
-    pool = ThreadPoolExecutor(DECODING_THREADS)
     if size is None:
         shape = image_shape(paths[0], color)
     else:
@@ -231,20 +217,18 @@ def _images(root, files, config):
         return image
 
     def read(paths):
-        images = np.empty((len(paths), *shape), np.uint8)
-        for place, image in enumerate(pool.map(decode, paths)):
-            images[place] = image
-        return images
+        images = POOL.map(decode, paths)
+        return np.fromiter(images, (np.uint8, shape), len(paths))
 
     def describe(paths):
         settings = repr((color, size, method)).encode()
-        return b"".join([*pool.map(file_digest, paths), settings])
+        return b"".join([*POOL.map(file_digest, paths), settings])
 
     images = StoredRows(paths, shape, np.uint8, read, describe)
     if is_large(images):
-        marks.update(zip(paths, pool.map(file_mark, paths), strict=True))
+        marks.update(zip(paths, POOL.map(file_mark, paths), strict=True))
     if size is None and marks:
-        shapes = pool.map(lambda path: image_shape(path, color), paths)
+        shapes = POOL.map(lambda path: image_shape(path, color), paths)
         for path, found in zip(paths, shapes, strict=True):
             check(path, found)
     return images

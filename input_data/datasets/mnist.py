@@ -3,10 +3,9 @@
 The idx format: http://yann.lecun.com/exdb/mnist/ (two zero bytes, the type of
 the values, the number of axes, their lengths as big-endian uint32, the values).
 
-Images in record files are already shifted and padded. To read pairs from
-PREFIX.tfrecords-00000-of-00010 etc., set `data_dir` to PREFIX.tfrecords@10.
-Validation on such pairs needs files whose names start with multivalid_train and
-multivalid_test, because pairs in the same file can share images.
+Images in record files are already shifted and padded. PREFIX.tfrecords@10 as
+`data_dir` stands for pairs in PREFIX.tfrecords-00000-of-00010 etc. Validation
+on pairs needs other files, because pairs in the same file can share images.
 """
 
 import dataclasses
@@ -28,9 +27,7 @@ NUM_CLASSES = 10
 # Keys of the labels and of the images of a record.
 SINGLE = ("label",), ("image_raw",)
 PAIR = ("label_1", "label_2"), ("image_raw_1", "image_raw_2", "merged_raw")
-_UNSIGNED_BYTE = 8
-# Height and width of MNIST's images, to which padding is added.
-_SIZE = 28
+_SIZE = 28  # height and width of MNIST's images, to which padding is added
 
 
 def load(split, config):
@@ -71,7 +68,7 @@ def read_split(split, data_dir, tfds_name="mnist"):
 def _read_idx(path, num_axes):
     with open_file(path) as file:
         content = file.read()
-        if content[:4] != bytes([0, 0, _UNSIGNED_BYTE, num_axes]):
+        if content[:4] != bytes([0, 0, 8, num_axes]):  # 8: unsigned bytes
             raise ValueError(f"not an idx file of bytes with {num_axes} axes")
         shape = np.frombuffer(content, ">u4", num_axes, offset=4)
         pixels = np.frombuffer(content, np.uint8, offset=4 + 4 * num_axes)
@@ -79,11 +76,7 @@ def _read_idx(path, num_axes):
 
 
 def single_names(split, shift):
-    """Two file names of single digits; this project writes the first.
-
-    The names differ only for validation: the reference reads files of the first
-    name, but its mnist_shift writes files of the second.
-    """
+    """The name that the reference reads, then the one that it writes."""
     base = "train" if split.is_training else "test"
     return (
         f"{base}_{shift}shifted_mnist{'_valid' * split.is_held_out}.tfrecords",

@@ -2,11 +2,8 @@
 
 A record has image_raw (the bytes of [2, 96, 96], one camera after the other),
 label, height, width, depth, and meta (instance 0 to 9, elevation 0 to 8,
-azimuth 0 to 34 in steps of two, lighting 0 to 5).
-
-Section 7 of the paper: "We resized smallNORB to 48x48 and during training
-processed random 32x32 crops of it. We passed the central 32x32 patch during
-test."
+azimuth 0 to 34 in steps of two, lighting 0 to 5). As in section 7 of the paper,
+networks see random 32x32 crops in training, and central ones in tests.
 """
 
 import pathlib
@@ -52,8 +49,9 @@ def load(split, config):
     data = labeled_images(path, images, labels, NUM_CLASSES, CLASS_NAMES)
     if config.viewpoints:
         angle, _, is_test_of_familiar = config.viewpoints.partition("-")
+        column, familiar = _FAMILIAR[angle]
         wants_familiar = training or bool(is_test_of_familiar)
-        chosen = is_familiar(meta, angle) == wants_familiar
+        chosen = np.isin(meta[:, column], familiar) == wants_familiar
         if not chosen.any():
             raise UserError(
                 f"{path} has no images for --viewpoints={config.viewpoints}"
@@ -61,12 +59,6 @@ def load(split, config):
         data = data[chosen]
     part = select(split, data)
     return StandardizedCrops(part, CROP_SIZE, distort, config.eval_size)
-
-
-def is_familiar(meta, angle):
-    """Which images [N] show familiar viewpoints: azimuth or elevation."""
-    column, values = _FAMILIAR[angle]
-    return np.isin(meta[:, column], values)
 
 
 def file_name(training):
@@ -99,21 +91,15 @@ def read_records(path):
 
 
 def shrink(images):
-    """Resizes uint8 [N, 2, 96, 96] to [N, 48, 48, 2] as TensorFlow 1 does.
-
-    TensorFlow 1 has no half-pixel centers: it takes every second pixel.
-    """
+    """Every second pixel, as TensorFlow 1 resizes: uint8 [N, 48, 48, 2]."""
     return np.ascontiguousarray(images[:, :, ::2, ::2].transpose(0, 2, 3, 1))
 
 
 def convert(data_dir, output_dir):
-    """Writes the records of the training and the test images.
-
-    The arguments are the flags of norb_convert.py.
-    """
-    parts = [_read_originals(data_dir, training) for training in (True, False)]
+    """Writes the records of the training and the test images."""
+    parts = {part: _read_originals(data_dir, part) for part in (True, False)}
     folder = make_folder(output_dir)
-    for training, arrays in zip((True, False), parts, strict=True):
+    for training, arrays in parts.items():
         path = folder / file_name(training)
         remove_partial(folder, path.name)
         write_records(path, map(_encode, *arrays))
@@ -147,11 +133,8 @@ def _read_originals(data_dir, training):
 
 
 def _decode(content):
-    """The array of a matrix of bytes or int32.
-
-    The header is little-endian: the type of the values, the number of axes,
-    then the length of each axis, of three axes at least.
-    """
+    # The type of the values, the number of axes, and the length of each axis,
+    # of three axes at least.
     kind, num_axes = np.frombuffer(content, "<u4", 2).tolist()
     shape = np.frombuffer(content, "<i4", num_axes, offset=8)
     start = 8 + 4 * max(3, num_axes)

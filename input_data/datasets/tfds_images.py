@@ -6,7 +6,6 @@ import math
 import tempfile
 import urllib.error
 import urllib.request
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import tensorflow as tf
@@ -15,14 +14,13 @@ from absl import logging
 from common.errors import UserError, user_errors
 from common.files import atomic_write, make_folder
 from input_data import stored
-from input_data.files import DECODING_THREADS
+from input_data.files import POOL
 from input_data.images import LabeledImages, labeled_images, make_pipeline
 from input_data.preparation import resize
 from input_data.registry import TFDS_PREFIX, Split, select
 from input_data.stored import StoredRows, file_digest, rows_in_file
 
 _PROBE_URL = "https://storage.googleapis.com"
-_PROBE_SECONDS = 8
 
 
 def load(split, config):
@@ -58,11 +56,7 @@ def read(name, training):
 
 
 def read_smallnorb(training):
-    """Reads smallnorb from TFDS, in the order in which TFDS stores examples.
-
-    Returns images uint8 [N, 2, 96, 96], labels [N] and meta [N, 4]: instance,
-    elevation, azimuth, lighting.
-    """
+    """Images uint8 [N, 2, 96, 96], labels and meta [N, 4] in TFDS's order."""
     builder = _open("smallnorb")
     with user_errors(builder.data_dir):
         dataset = builder.as_dataset(split="train" if training else "test")
@@ -87,17 +81,13 @@ def _open(name, data_dir=None):
     with user_errors(f"TFDS cannot download {name} (add --data_dir?)"):
         # Without a network TFDS tries for minutes. Any answer proves a network.
         with contextlib.suppress(urllib.error.HTTPError):
-            urllib.request.urlopen(_PROBE_URL, timeout=_PROBE_SECONDS).close()
+            urllib.request.urlopen(_PROBE_URL, timeout=8).close()
         builder.download_and_prepare()
     return builder
 
 
 def _read(builder, split_name, image_size=None, method=None, folder=None):
-    """The `LabeledImages` of a split, resized if there is a size.
-
-    Large sets stay on disk: those in ArrayRecord files are read by index, of
-    others a decoded copy is written to `folder`.
-    """
+    """The `LabeledImages` of a split; large ones stay on disk, in `folder`."""
     with user_errors(builder.data_dir):
         features = builder.info.features
         if not {"image", "label"} <= set(features):
@@ -120,16 +110,15 @@ def _read(builder, split_name, image_size=None, method=None, folder=None):
 
         def depends_on():
             paths = builder.info.splits[split_name].filepaths
-            files = ThreadPoolExecutor(DECODING_THREADS).map(file_digest, paths)
-            return repr(([*files], shape, method)).encode()
+            digests = list(POOL.map(file_digest, paths))
+            return repr((digests, shape, method)).encode()
 
         label = features["label"]
         classes = label.num_classes, tuple(label.names)
         if _has_index(builder):
             rows = _rows_by_index(builder, split_name, shape, fit, depends_on)
             return LabeledImages(*rows, *classes)
-        dataset = builder.as_dataset(split=split_name)
-        dataset = dataset.map(
+        dataset = builder.as_dataset(split=split_name).map(
             lambda example: (fit(example["image"]), example["label"]),
             tf.data.AUTOTUNE,
         )
@@ -153,26 +142,23 @@ def _rows_by_index(builder, split_name, shape, fit, depends_on):
     encoded = {"image": decode.SkipDecoding()}
     source = builder.as_data_source(split=split_name, decoders=encoded)
     decode_image = builder.info.features["image"].decode_example
-    pool = ThreadPoolExecutor(DECODING_THREADS)
+
+    def describe(rows):
+        return depends_on() + rows.tobytes()
 
     def stored_rows(shape, dtype, convert):
         def read(rows):
             with user_errors(builder.data_dir):
                 examples = source.__getitems__(rows.tolist())
-                return np.array(list(pool.map(convert, examples)))
-
-        def describe(rows):
-            return depends_on() + rows.tobytes()
+                return np.array(list(POOL.map(convert, examples)))
 
         return StoredRows(np.arange(len(source)), shape, dtype, read, describe)
 
     images = stored_rows(
         shape, np.uint8, lambda x: fit(decode_image(x["image"])).numpy()
     )
-    labels = stored_rows((), np.int64, lambda x: x["label"])
-    if stored.is_large(images):
-        return images, labels
-    return np.asarray(images), np.asarray(labels)
+    rows = images, stored_rows((), np.int64, lambda x: x["label"])
+    return rows if stored.is_large(images) else map(np.asarray, rows)
 
 
 def _decoded_copy(path, dataset, shape):

@@ -18,17 +18,11 @@ from keras import backend, ops
 from ..backends import cpu_has_bfloat16_products, is_exporting, is_on_cpu
 from ..base_layers import Layer, Shape, Tensor, registered
 from .other_backends import by_patches, by_phases, has_slow_gradients
-from .toom_cook import (
-    Plan,
-    axes,
-    convolution_by_spectrum,
-    kernel_spectrum,
-)
+from .toom_cook import Plan, axes, convolution_by_spectrum, kernel_spectrum
 
 # Costs relative to one multiply-add of a matrix product: a multiply-add of the
 # direct convolution, a multiply-add of a transform, and writing and reading
-# one number of a spectrum. Measured on two AVX-512 cores in November 2026;
-# halving or doubling a number changes only choices near the break-even.
+# one number of a spectrum. Measured on two AVX-512 cores in November 2026.
 _COSTS = {
     "tensorflow": (0.9, 0.35, 30.0),
     "jax": (2.4, 1.0, 100.0),
@@ -42,8 +36,8 @@ def convolution(images, kernel, strides, padding: str):
     CPUs compute float16, and most also bfloat16, in float32. For an unknown
     batch size, a graph of TensorFlow selects the algorithm at run time.
 
-    Images are [B, H, W, C]. The kernel [k, k, C, O] is a tensor or a variable.
-    Strides are a pair, padding is "valid" or "same". Returns [B, h, w, O].
+    Images are [B, H, W, C], the kernel is [k, k, C, O], strides are a pair, and
+    padding is "valid" or "same". Returns [B, h, w, O].
     """
     if not is_on_cpu():
         axes_sizes = images.shape[1:3], kernel.shape[:2], strides, padding
@@ -148,8 +142,8 @@ class KeptSpectra:
     """Spectra (see toom_cook.py) of kernels, computed once for inference.
 
     Convolutions that TensorFlow traces in a `with` block of `in_use()` read the
-    spectra from variables instead of computing them, so these convolutions give
-    kernels no gradients. After a change of the kernels call `update`.
+    spectra from variables, so they give kernels no gradients. After a change of
+    the kernels call `update`.
     """
 
     def __init__(self):

@@ -38,17 +38,14 @@ Along one axis, rows or columns, the convolution with k taps and strides s is
      taps        re            re            im - re   re + im
      synthesis   re            2 (re - im)   -2 im     -2 re
 
-The points determine the number of products and the rounding error. The points
-0, infinity and those on the unit circle have the smallest error; real points
-other than 1 and -1 need fewer products. Errors relative to float64 for n = 10
-on both axes (primary capsules of the paper):
+Points on the unit circle have the smallest rounding errors, real points need
+fewer products. Relative to float64, for n = 10 on both axes (primary capsules
+of the paper), besides 0 and infinity:
 
-  points                                products    float32    bfloat16
-  0, infinity, 8 on the circle               142     6.4e-7      5.0e-3
-  0, infinity, 4 real, 4 on the circle       132     8.2e-7      7.5e-3
-  (the direct convolution                            9.2e-7      2.9e-3)
-
-The first row is used for bfloat16, the second for other dtypes.
+  points                  products    float32    bfloat16
+  8 on the circle              142     6.4e-7      5.0e-3    used for bfloat16
+  4 on it, 4 real              132     8.2e-7      7.5e-3    for other dtypes
+  (direct convolution                  9.2e-7      2.9e-3)
 
 References: A. Toom, 1963; S. Cook, "On the minimum computation time of
 functions", 1966; A. Lavin, S. Gray, "Fast algorithms for convolutional neural
@@ -120,16 +117,13 @@ def axes(size: int, kernel: int, strides: int, padding: str) -> list[Axis]:
 
 @functools.cache
 def points(length: int, dtype: str) -> np.ndarray:
-    """The `length` points at which polynomials are evaluated.
+    """Complex points [length]: first real ones, then conjugate pairs.
 
     They are infinity, 0 if `length` is even, and an even number m of others.
     For bfloat16 or m <= 4, the others are the m-th roots of unity. Otherwise,
     they are the m-th roots of -1, but the real points r, 1 / r, -r and -1 / r
     replace the two roots nearest to 1 and the two nearest to -1. Here log r is
     0.7 pi / m, which gives nearly the smallest error for 10 points.
-
-    Returns:
-      complex128 array [length], real points first, then conjugate pairs.
     """
     real = [np.inf] if length % 2 else [0, np.inf]
     others = length - len(real)

@@ -31,10 +31,9 @@ def network(
 ) -> Callable[..., Callable[..., Any]]:
     """Decorates a function from images to tensors: it also takes a shape.
 
-    For a shape (H, W, C) instead of images, the function returns a
-    `keras.Model` from images to `activation` of the tensor "logits". Other new
-    arguments are `dtype` and `name`. By default logits are the lengths of
-    "capsules". The docstring shows how to train the model.
+    For a shape (H, W, C), the function returns a `keras.Model` from images to
+    `activation` of "logits", by default the lengths of "capsules". Other new
+    arguments are `dtype` and `name`. The docstring shows how to train it.
     """
 
     def decorate(tensors_of):

@@ -29,19 +29,16 @@ def baseline(
     """
     outputs, x = {}, images
     for number, channels in enumerate((first_channels, second_channels), 1):
-        convolution = Conv2D(
+        x = outputs[f"conv{number}"] = Conv2D(
             channels,
             kernel_size=5,
             padding=padding.lower(),
             activation="relu",
             name=f"conv{number}",
             **reference_initializers(stddev=0.05),
-        )
-        outputs[convolution.name] = convolution(x)
-        pool = keras.layers.MaxPooling2D(
-            2, padding="same", name=f"pool{number}"
-        )
-        x = pool(outputs[convolution.name])
+        )(x)
+        pool = f"pool{number}"
+        x = keras.layers.MaxPooling2D(2, padding="same", name=pool)(x)
     x = keras.layers.Flatten()(x)
     x = outputs["fc1"] = keras.layers.Dense(
         dense_units, "relu", name="fc1", **reference_initializers()

@@ -36,9 +36,8 @@ class ConvCapsules(CapsuleLayer):
       v = q / (1 + q) * s / sqrt(q + 1e-7)
 
     Weights: `kernel` [3, 3, I * a, O * A] with n entries, initially uniform in
-    +-sqrt(3 / sqrt(n)), as "glorot_uniform" of Keras 2.2.4 in the code of
-    DeepCaps' authors. With smaller initial weights the capsules of deep layers
-    vanish, since a squash shrinks short capsules most.
+    +-sqrt(3 / sqrt(n)), as "glorot_uniform" of the authors' Keras 2.2.4. With
+    smaller weights the capsules of deep layers vanish.
 
     Args:
       num_capsules: int, O, number of output capsule types.
@@ -97,11 +96,10 @@ class MapRoutingRule(RoutingRule):
 
     Attributes:
       couple_over: the output capsules over which the couplings of an input
-        type sum to 1. "positions_and_types": all types at all positions (the
-        DeepCaps paper); "types": all types at one position.
-      squash_over: the vectors that are squashed to a length below 1. "atoms":
-        each capsule (the DeepCaps paper); "map": all capsules of a type as one
-        vector (the code of DeepCaps).
+        type sum to 1. "positions_and_types": all (the DeepCaps paper); "types":
+        all types at one position.
+      squash_over: the vectors that are squashed. "atoms": each capsule (the
+        DeepCaps paper); "map": all capsules of a type as one vector (the code).
     """
 
     couple_over: Literal["positions_and_types", "types"] = "positions_and_types"
@@ -130,12 +128,11 @@ class ConvReconstruction(Decoder):
     The decoder gets the atoms of the labeled capsule but not its class, so an
     atom has one meaning for all classes. A dense layer with relu makes a map of
     16 channels. Its sides are the image's sides, halved until none exceeds 8.
-    After batch normalization, 3x3 transposed convolutions follow. The first has
-    64 channels. Then one per halving has stride 2, with 32, 16, 8, 8, ...
-    channels. The last has the image's channels and, unlike the others, a relu.
+    After batch normalization, 3x3 transposed convolutions follow: one with 64
+    channels; one per halving with stride 2 and 32, 16, 8, 8, ... channels; and
+    one with the image's channels and, unlike the others, a relu.
 
-    Args and call arguments: see `Decoder`. The image is decoded at 1 / `scale`
-    of its height and width. Then each pixel is repeated to fill scale x scale
+    Args and call arguments: see `Decoder`. A decoded pixel fills scale x scale
     pixels. The outputs are at least 0.
     """
 
@@ -242,7 +239,7 @@ def deepcaps(
         keras.layers.Reshape((-1, CELL_ATOMS[-1]))(outputs[cell])
         for cell in ("cell4", "cell3")
     ]
-    primary = keras.layers.Concatenate(axis=1)(flat)
+    primary = outputs["primary"] = keras.layers.Concatenate(axis=1)(flat)
     # Glorot-uniform for a kernel of the shape [O, I, A, a].
     scale = 2 * class_atoms / (class_atoms + CELL_ATOMS[-1])
     glorot = keras.initializers.VarianceScaling(scale, "fan_out", "uniform")
@@ -251,7 +248,6 @@ def deepcaps(
         kernel_initializer=glorot,
         name="classes",
     )
-    outputs["primary"] = primary
     outputs["classes"] = outputs["capsules"] = layer(primary)
     layer.biases.assign(keras.initializers.GlorotUniform()(layer.biases.shape))
     return outputs

@@ -1,7 +1,6 @@
 """Efficient-CapsNet: primary capsules, self-attention routing, the network.
 
-Axes: B batch, I input capsules with `a` atoms each, O output capsules with `A`
-atoms each. Axes of atoms are always last.
+Axes: B batch, I input capsules with `a` atoms, O output capsules with A atoms.
 
 Source: V. Mazzia, F. Salvetti, M. Chiaberge, "Efficient-CapsNet: capsule
 network with self-attention routing", Scientific Reports 11, 14634 (2021),
@@ -34,8 +33,8 @@ def exponential_squash(capsules: Tensor) -> Tensor:
     """Shrinks each capsule to a length below 1 and keeps its direction.
 
     v = (1 - exp(-|s|)) * s / |s|. For a zero capsule, v is 0 and dv / ds is the
-    identity, as in the limit |s| -> 0. In the authors' code dv / ds is NaN with
-    XLA, otherwise 0. Capsules are [..., A]; lengths are computed in float32.
+    identity, the limit; in the authors' code it is NaN with XLA, otherwise 0.
+    Capsules are [..., A]; lengths are computed in float32.
     """
     s = ops.cast(capsules, "float32")
     squared = ops.sum(ops.square(s), axis=-1, keepdims=True)
@@ -142,8 +141,7 @@ class SelfAttentionCapsule(CapsuleLayer):
     """Fully connected capsules with self-attention routing.
 
     votes[b, o, i, :] = inputs[b, i, :] @ weights[o, i, :, :]. The votes are
-    routed by `self_attention_routing`, without iterations. Input capsules whose
-    mask is False cast no votes.
+    routed by `self_attention_routing`; masked input capsules cast no votes.
 
     Weights: `weights` [O, I, a, A], initially `he_normal` with the fan-in
     O * I * a, and `biases` [O, I] of the couplings, initially 0.
@@ -166,10 +164,7 @@ class SelfAttentionCapsule(CapsuleLayer):
         return self_attention_routing(self._votes(inputs, mask), self.biases)
 
     def attention(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Couplings of inputs [B, I, a] without biases: float32 [B, I, O].
-
-        If `mask` is None, the mask that Keras stores with the inputs is used.
-        """
+        """Couplings of inputs [B, I, a] without biases: float32 [B, I, O]."""
         return with_mask(self._attention, inputs, mask)
 
     def couplings(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -196,9 +191,9 @@ def layout(height, width):
     The first convolution is 5x5, or 7x7 with stride 2 for images of at least
     48x48. Three 3x3 convolutions follow. The last 1, 2 or 3 of these have
     stride 2: the fewest that make the shorter side of the last map at most 9.
-    There is no padding. The primary capsules' kernel has the size of this map.
-    After a 5x5 convolution, this kernel's sides are reduced by 1 if even: to
-    5x5 for MultiMNIST's 6x6 map. The authors' networks follow these rules.
+    There is no padding. The primary capsules' kernel has the size of this map;
+    after a 5x5 convolution, its even sides are reduced by 1: to 5x5 for
+    MultiMNIST's 6x6 map. The authors' networks follow these rules.
     """
     is_large = min(height, width) >= 48
     kernels = (7 if is_large else 5, 3, 3, 3)

@@ -36,10 +36,8 @@ class HomogeneousCapsule(Layer):
         "zxy": each of the I = C channels is a capsule of a = H * W atoms.
       momentum: float, of the moving mean and variance.
 
-    Raises:
-      ValueError: for another `order`, or if H, W or C is unknown.
-
-    Input shape: [B, H, W, C]. Output shape: [B, O, a].
+    Input shape: [B, H, W, C]; unknown H, W or C raise ValueError. Output shape:
+    [B, O, a].
     """
 
     arguments = ("num_capsules", "order", "momentum")
@@ -63,9 +61,7 @@ class HomogeneousCapsule(Layer):
 
     def build(self, input_shape: Shape) -> None:
         if None in input_shape[1:]:
-            raise ValueError(
-                f"All sizes must be known. Received: {input_shape}"
-            )
+            raise ValueError(f"Sizes must be known. Received: {input_shape}")
         *_, atoms = self.compute_output_shape(input_shape)
         capsules = math.prod(input_shape[1:]) // atoms
         shape = atoms, capsules, self.num_capsules
@@ -146,10 +142,9 @@ def homogeneous_capsule(
     merge_lengths = keras.Sequential([weigh, normalize], name="merge")
     lengths = []
     for end in ends:
-        branch = HomogeneousCapsule(
-            num_classes, order, momentum, name=f"branch{end}"
-        )
-        capsules = outputs[branch.name] = branch(outputs[f"conv{end}"])
+        name = f"branch{end}"
+        branch = HomogeneousCapsule(num_classes, order, momentum, name=name)
+        capsules = outputs[name] = branch(outputs[f"conv{end}"])
         lengths.append(Length()(capsules))
     logits = ops.sum(merge_lengths(ops.stack(lengths, axis=-1)), axis=-1)
     return {**outputs, "logits": logits, "capsules": capsules}

@@ -29,8 +29,7 @@ def route_together(layers, primary, num_routing):
     The first iteration goes from layer to layer. Each further iteration updates
     all layers at once, from the poses of the previous iteration.
 
-    Returns:
-      A list: for each iteration, the list [primary, poses of layer 1, ...].
+    Returns, for each iteration, the list [primary, poses of layer 1, ...].
     """
     poses = [primary]
     for layer in layers:

@@ -25,11 +25,10 @@ CONVOLUTION = 5, 2
 def spread_loss(
     labels: Tensor, activations: Tensor, margin: Tensor | float = 0.9
 ) -> Tensor:
-    """Spread loss of matrix capsules.
+    """Spread loss of matrix capsules: equation 3 of the paper (em_routing.py).
 
     The sum over all pairs of a present class p and an absent class c of
-    max(0, margin - (a_p - a_c))^2. Source: equation 3 of G. Hinton, S. Sabour,
-    N. Frosst, "Matrix capsules with EM routing", ICLR 2018.
+    max(0, margin - (a_p - a_c))^2.
 
     Args:
       labels: tensor [B, O], k-hot.
@@ -58,16 +57,13 @@ MARGIN_SCHEDULES: dict[str, Callable[[Tensor], Tensor]] = {
 def spread_margin(
     step: Tensor | None, margin_steps: int, schedule: str = "linear"
 ) -> Tensor:
-    """The margin of the spread loss at a training step.
+    """The margin of the spread loss: float32 of the shape of `step`.
 
     Args:
       step: int tensor [B], number of finished training steps; None for
-        the final margin.
+        the final margin, a scalar.
       margin_steps: int >= 1, number of steps until the final margin.
       schedule: string, a key of `MARGIN_SCHEDULES`.
-
-    Returns:
-      float32 tensor of the shape of `step`; a scalar if `step` is None.
     """
     steps = ops.cast(margin_steps if step is None else step, "float32")
     progress = ops.minimum(steps / margin_steps, 1.0)

@@ -52,9 +52,6 @@ def pooling(
         dense_units, activation="relu", name="dense"
     )(x)
     outputs["logits"] = keras.layers.Dense(
-        num_classes,
-        activation="sigmoid",
-        dtype="float32",
-        name="probabilities",
+        num_classes, activation="sigmoid", dtype="float32", name="probabilities"
     )(x)
     return outputs

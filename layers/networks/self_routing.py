@@ -44,9 +44,7 @@ class SelfRoutingCapsules(PoseLayer, WindowLayer):
         then 1, and the pose holds the activation.
       kernel_size, strides, padding: see `WindowLayer`.
 
-    Input: pair of poses [B, H, W, I, a] and activations [B, H, W, I].
-    Output: pair of poses [B, h, w, O, d] and float32 activations [B, h, w, O],
-      which sum to 1 over the types.
+    Input, output: see `WindowLayer`, with A = d. Activations sum to 1 over O.
     """
 
     arguments = (*WindowLayer.arguments, "num_atoms")

@@ -22,7 +22,6 @@ Bayes", AAAI 2020, https://arxiv.org/abs/1905.11455; score_j: authors' code.
 """
 
 import math
-from collections.abc import Callable
 from typing import Any, Literal
 
 import keras
@@ -69,9 +68,7 @@ def vb_fit(total, mean, scatter, iteration):
 
 
 class _Normalized(PoseLayer):
-    """Base of layers with batch-normalized poses and logits of activations."""
-
-    _capsules: Callable[..., Pair]  # poses and logits
+    """Base of layers that normalize `_capsules(inputs)`: poses and logits."""
 
     def _build_normalizations(self, input_shape, **options):
         options |= {"dtype": "float32", "trainable": self.trainable}

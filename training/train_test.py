@@ -1,6 +1,6 @@
 import pytest
 
-from training import start as clock
+from training import train as clock
 
 
 @pytest.fixture

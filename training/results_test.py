@@ -36,7 +36,7 @@ def k_hot(classes):
     return np.stack([np.eye(4)[list(np.atleast_1d(c))].sum(0) for c in classes])
 
 
-def made(folder, classes, checkpoint=None, moved=0, **settings):
+def made(folder, classes, source=None, moved=0, **settings):
     """`Predictions` of the images of the files `arrays`."""
     folder.mkdir(exist_ok=True)
     write_arrays(folder)
@@ -56,10 +56,8 @@ def made(folder, classes, checkpoint=None, moved=0, **settings):
     if classes is not SEVERAL:
         logits[0] -= 0.5
     losses = np.arange(len(labels))[:, None] + np.array([[1.0, 0.25]])
-    losses = losses if checkpoint else None
-    return Predictions(
-        labels, logits, losses, pipeline, config, 8.5, checkpoint
-    )
+    losses = losses if source else None
+    return Predictions(labels, logits, losses, pipeline, config, 8.5, source)
 
 
 def checkpoint_in(folder, **settings):

@@ -12,7 +12,7 @@ from absl.flags import DEFINE_multi_string
 from common import flags, load_backend
 from common.errors import optional_output
 from config import DATA_FLAGS, Config
-from runs.comparison import Settings, compare
+from runs.comparison import CompareFlags, compare
 
 
 @optional_output()
@@ -23,12 +23,12 @@ def main(arguments):
 
     config = flags.settings_of(Config)
     with devices.use(Config(device="cpu", num_processes=1)):
-        compare(flags.settings_of(Settings), config, _SETTINGS.value)
+        compare(flags.settings_of(CompareFlags), config, _SETTINGS.value)
 
 
 if __name__ == "__main__":
     flags.define(Config, DATA_FLAGS)
-    flags.define(Settings)
+    flags.define(CompareFlags)
     _SETTINGS = DEFINE_multi_string(
         "settings",
         [],

@@ -34,7 +34,7 @@ def run(config):
         if config.train:
             evaluate_path = None
             if config.eval_every is not None:
-                evaluations = evaluate.evaluations(config, strategy)
+                evaluations = evaluate.evaluator_of(config, strategy)
                 evaluate_path = stack.enter_context(evaluations)
             return train.train(config, strategy, evaluate_path)
         if config.checkpoint is None and config.num_trials == 1:

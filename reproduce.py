@@ -12,13 +12,13 @@ skipped; the same command resumes an interrupted run.
 
 from common import flags
 from common.errors import UserError, optional_output
-from runs.reproduction import EXPERIMENTS, Settings, reproduce
+from runs.reproduction import EXPERIMENTS, ReproduceFlags, reproduce
 
 
 @optional_output()
 def main(names):
     """Lists, reproduces or tabulates experiments, as the flags say."""
-    settings = flags.settings_of(Settings)
+    settings = flags.settings_of(ReproduceFlags)
     if not (names or settings.list or settings.table):
         raise UserError("give names of experiments, --list or --table")
     if settings.list:
@@ -34,5 +34,5 @@ def main(names):
 
 
 if __name__ == "__main__":
-    flags.define(Settings)
+    flags.define(ReproduceFlags)
     flags.run(main, takes_arguments=True)

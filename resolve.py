@@ -7,7 +7,7 @@ import dataclasses
 import re
 
 from common.errors import UserError
-from input_data.registry import EMBEDDED, find_data_set, shards_of
+from input_data.registry import BUNDLED, find_data_set, shards_of
 
 # Taken from a checkpoint of the same data set unless given as flags, as are the
 # model, the number of targets and the hyper-parameters in evaluations.
@@ -51,7 +51,7 @@ def inherit(config, checkpoint):
             f"the checkpoint's data set {dataset} may run code: add "
             f"--dataset={dataset} if you trust it"
         )
-    has_other_files = dataset == EMBEDDED and config.data_dir is not None
+    has_other_files = dataset == BUNDLED and config.data_dir is not None
     if config.dataset not in (None, dataset) or has_other_files:
         return config
     return _fill(config, **{name: recorded.get(name) for name in INHERITED})
@@ -65,7 +65,7 @@ def with_defaults(config, model="capsule", num_targets=1):
     not apply to the data set.
     """
     # The reference's commands have no --dataset for MNIST.
-    dataset = EMBEDDED if config.data_dir is None else "mnist"
+    dataset = BUNDLED if config.data_dir is None else "mnist"
     config = _fill(
         config, dataset=dataset, model=model, num_targets=num_targets
     )
@@ -126,7 +126,7 @@ def _check_data(config, data_set, shards):
             )
         two_targets = False  # as single images are read
     refused = {
-        "data_dir": config.data_dir and name == EMBEDDED,
+        "data_dir": config.data_dir and name == BUNDLED,
         "num_targets": two_targets and not data_set.two_targets,
         "image_size": config.image_size and not data_set.resizes,
         "resize": config.resize and not data_set.resizes,

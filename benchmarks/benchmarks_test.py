@@ -13,7 +13,7 @@ def test_training_and_inference(monkeypatch, flag):
     blocks = ("--rounds=1", "--steps=1")
     sizes = ("--batch_size=2", "--image_size=20", "--policies=float32")
     arguments = [*blocks, override, *sizes, flag]
-    settings = flags.parse(train_benchmark.Settings, arguments)
+    settings = flags.parse(train_benchmark.BenchmarkFlags, arguments)
     rows = list(train_benchmark.measure(settings))
     assert [row["network"] for row in rows] == ["convolutions", "capsule"]
     assert rows[0]["of convolutions"] == 1

@@ -41,7 +41,7 @@ NUM_CLASSES = 10
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class BenchmarkFlags:
     """The flags."""
 
     inference: bool = field(False, "Whether to predict instead of training.")
@@ -58,7 +58,7 @@ class Settings:
 
 def main(_):
     """Prints the rows of `measure` as a table; --json writes them to a file."""
-    settings = flags.settings_of(Settings)
+    settings = flags.settings_of(BenchmarkFlags)
     computer = in_own_process(machine)
     print(*(f"{name}: {value}" for name, value in computer.items()), sep=", ")
     rows = list(measure(settings))
@@ -159,5 +159,5 @@ def convolutions_alone(shape, hparams):
 
 
 if __name__ == "__main__":
-    flags.define(Settings)
+    flags.define(BenchmarkFlags)
     flags.run(main)

@@ -146,8 +146,8 @@ def test_by_own_loss_shows_a_gradient_that_vanishes():
         counts = examiner.run(test, 0.3)
         assert (counts["wrong"], counts["by_own_loss"]) == (7, 0)
         assert counts["wrong_examples"] == list(range(7))
-    assert "decoder" in examiner.misfit("detect")
-    assert "routing" in examiner.misfit("iterations")
+    assert "decoder" in examiner.reason_to_skip("detect")
+    assert "routing" in examiner.reason_to_skip("iterations")
 
 
 def test_a_network_of_nan_is_wrong_and_detects_every_image():

@@ -73,7 +73,7 @@ class Examiner:
         self._steps, self._seed = steps, seed
         self._kept = {}  # attacks on all images
 
-    def misfit(self, test):
+    def reason_to_skip(self, test):
         """Why a test does not fit the network; None if it fits."""
         model = self._network.model
         names = flag_specs(model.hparams).keys() - {*model.hparams.UNUSED}
@@ -86,7 +86,7 @@ class Examiner:
     def pgd_minutes(self, test, severities):
         """Estimated minutes of a test's attacks by PGD; 0 if it has none."""
         attacks = _PGD_ATTACKS.get(test, 0) * np.count_nonzero(severities)
-        if not attacks or self.misfit(test):
+        if not attacks or self.reason_to_skip(test):
             return 0
         one = self._images[:1], self._labels[:1]
         step = functools.partial(self._network.gradients, *one)

@@ -90,7 +90,7 @@ def run_tests(networks, config, output_dir, chosen, steps, figure_format):
         done = {k for k, r in results.items() if r.get("sha256") == digest}
         for test in chosen:
             left, waiting = waiting, waiting[1:]
-            if reason := examiner.misfit(test):
+            if reason := examiner.reason_to_skip(test):
                 print(f"{place}: not tested by {test}: {reason}", flush=True)
                 continue
             severities = dict.fromkeys(chosen[test])  # a flag may repeat some
@@ -112,7 +112,9 @@ def run_tests(networks, config, output_dir, chosen, steps, figure_format):
             wrong = ", ".join(str(results[row]["wrong"]) for row in rows)
             text = f"wrong {wrong} of {results[rows[0]]['num_examples']}"
             print(f"{place} {test}: {text}", flush=True)
-        if name not in examples and not all(map(examiner.misfit, attacks)):
+        if name not in examples and not all(
+            map(examiner.reason_to_skip, attacks)
+        ):
             examples[name] = examiner.examples(name, _SHOWN_EPS, _SHOWN)
     if not shown:
         raise UserError(f"no network can be tested by {', '.join(chosen)}")

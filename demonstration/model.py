@@ -13,7 +13,7 @@ from common.errors import UserError, user_errors
 from config import EVAL_BATCH_SIZE
 from input_data import keys
 from input_data.preparation import center, center_of_mass
-from input_data.registry import EMBEDDED, find_data_set
+from input_data.registry import BUNDLED, find_data_set
 from training import inference
 from training.evaluate import Evaluator
 from visualization.drawing import to_rgb
@@ -53,7 +53,7 @@ class DemoModel:
 
     def __init__(self, config):
         checkpoint = inference.open_or_pretrained(config)
-        is_embedded = checkpoint.run_settings.get("dataset") == EMBEDDED
+        is_embedded = checkpoint.run_settings.get("dataset") == BUNDLED
         if config.dataset or config.data_dir or is_embedded:
             config, model, pipeline = Evaluator(config).load(checkpoint)
             shape, names = pipeline.spec.shape, pipeline.spec.names

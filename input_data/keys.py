@@ -12,7 +12,7 @@ x, the input of a model:
   step          int64 [B], only in training: the number of earlier steps
 
 y, what the outputs of the model are compared with:
-  logits        float32 [B, classes], the k-hot labels
+  labels        float32 [B, classes], the k-hot labels
   recons        float32 [B, H, W, C], the image of the first target alone
   spare_recons  float32 [B, H, W, C], the image of the second, if there are two
 """
@@ -26,7 +26,8 @@ FEATURES = "features"
 RECONS_LABEL = "recons_label"
 SPARE_LABEL = "spare_label"
 STEP = "step"
-LABELS = LOGITS = "logits"  # in y, and in the outputs of a model
+LABELS = "labels"
+LOGITS = "logits"  # in the outputs of a model: the scores of the classes
 RECONS = "recons"
 SPARE_RECONS = "spare_recons"
 CAPSULES = "capsules"  # in the outputs of capsule models alone

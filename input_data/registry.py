@@ -91,7 +91,7 @@ DATASETS = {
     "svhn": DataSet("svhn", two_targets=False),
 }
 # The data set that comes with the project and needs no --data_dir.
-EMBEDDED = "digits"
+BUNDLED = "digits"
 # tfds:NAME is the set NAME of TensorFlow Datasets.
 TFDS_PREFIX = "tfds:"
 

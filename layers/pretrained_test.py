@@ -47,6 +47,6 @@ def test_errors_on_mnist(network):
     test = splits.load("mnist", Split.TEST, MNIST)
     ((x, y),) = test.evaluation_batches(10_000)
     logits = network.predict(x["images"], 100, verbose=0)["logits"]
-    wrong = logits.argmax(axis=-1) != y["logits"].argmax(axis=-1)
+    wrong = logits.argmax(axis=-1) != y["labels"].argmax(axis=-1)
     assert len(wrong) == 10_000
     assert wrong.sum() <= MOST_ERRORS

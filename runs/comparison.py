@@ -24,7 +24,7 @@ _COMMON = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class CompareFlags:
     """Flags of compare.py, except those that describe the data."""
 
     figure_format: str | None = field(

@@ -11,7 +11,7 @@ from common.files import sole_process
 from config import Config
 from models.table import MODELS
 from runs import pages, runner
-from runs.comparison import Settings, _trainings, compare
+from runs.comparison import CompareFlags, _trainings, compare
 from testing import commands
 from testing.small_models import overrides
 
@@ -85,7 +85,7 @@ def test_runs_are_kept_and_other_settings_refused(tmp_path, trained, capsys):
     settings |= {"output_dir": str(tmp_path), "figure_format": "svg"}
     lines = ["baseline-wide --hparams_override=dense_units=9"]
     for seeds, num_runs in ((1, 2), (2, 4), (2, 4)):
-        compare(Settings(**settings, seeds=seeds), DIGITS, lines)
+        compare(CompareFlags(**settings, seeds=seeds), DIGITS, lines)
         assert len(trained) == num_runs
     assert [
         (c.model, c.seed, c.max_steps, c.save_step, c.summary_dir)
@@ -113,7 +113,9 @@ def test_runs_are_kept_and_other_settings_refused(tmp_path, trained, capsys):
         (400, [f"{lines[0]}0"], "-wide: --hparams_override=dense_units=9, not"),
     ):
         with pytest.raises(UserError, match=message):
-            compare(Settings(**{**settings, "steps": steps}), DIGITS, others)
+            compare(
+                CompareFlags(**{**settings, "steps": steps}), DIGITS, others
+            )
 
 
 def test_files_and_folders_that_do_not_fit_are_refused(tmp_path, trained):
@@ -121,7 +123,7 @@ def test_files_and_folders_that_do_not_fit_are_refused(tmp_path, trained):
     np.save(tmp_path / "y_test", np.arange(4))
     data = Config(dataset="arrays", data_dir=str(tmp_path))
     folder = tmp_path / "out"
-    settings = Settings(models="baseline", steps=4, output_dir=str(folder))
+    settings = CompareFlags(models="baseline", steps=4, output_dir=str(folder))
     for _ in range(2):
         compare(settings, data)
     assert len(trained) == 1
@@ -148,7 +150,9 @@ def test_minutes_become_steps_once(tmp_path, trained, monkeypatch, capsys):
 
     monkeypatch.setattr(runner, "measure_speed", speed)
     sizes = {"minutes": 5.0, "points": 4, "seeds": 2}
-    settings = Settings(models="baseline", output_dir=str(tmp_path), **sizes)
+    settings = CompareFlags(
+        models="baseline", output_dir=str(tmp_path), **sizes
+    )
     compare(settings, DIGITS)
     assert measured == [30, 240]  # a tenth of the time
     steps = [(config.max_steps, config.save_step) for config in trained]

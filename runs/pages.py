@@ -17,6 +17,7 @@ from common.files import write_file, write_files
 from runs.reproduction import EPOCH, EXPERIMENTS, read
 from runs.runner import ROOT
 from visualization import drawing
+from visualization.lines import distinguish_lines
 
 PAGE = ROOT / "docs" / "results.md"
 README = ROOT / "README.md"
@@ -100,7 +101,7 @@ def plot_errors(draw, title, xlabel, ylabel="test error in %"):
     """Returns the bytes of a PNG plot; `draw(axes)` draws the lines."""
     figure = Figure(figsize=(6.2, 3.4), layout="constrained")
     axes = figure.subplots()
-    drawing.distinguish_lines(axes)
+    distinguish_lines(axes)
     draw(axes)
     if all(np.min(line.get_ydata()) > 0 for line in axes.lines):
         drawing.make_logarithmic(axes.yaxis)

@@ -52,7 +52,7 @@ with _TABLE.open(encoding="utf-8", newline="") as file:
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class ReproduceFlags:
     """The flags of reproduce.py."""
 
     batch_size: int | None = field(

@@ -9,7 +9,12 @@ from models.hparams import parse_overrides
 from models.table import find_model
 from runs import flags_page, pages, reproduction, runner
 from runs.pages import replace_between
-from runs.reproduction import EXPERIMENTS, Settings, reproduce, training_config
+from runs.reproduction import (
+    EXPERIMENTS,
+    ReproduceFlags,
+    reproduce,
+    training_config,
+)
 
 TEST = {"num_examples": 40, "wrong": 9, "confident": 30}
 MACHINE = {"machine": {"backend": "b", "device": "d", "cores": 2}}
@@ -20,10 +25,10 @@ TRAINED["points"] = [{"step": step, "wrong": 7} for step in (938, 5628)]
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_experiment_is_a_training(name):
     experiment = EXPERIMENTS[name]
-    config = training_config(experiment, 3, Settings())
+    config = training_config(experiment, 3, ReproduceFlags())
     assert (config.max_steps, config.seed) == (experiment.steps, 3)
     assert experiment.other_test in ("", *reproduction.OTHER_TESTS)
-    large = training_config(experiment, 3, Settings(batch_size=1024))
+    large = training_config(experiment, 3, ReproduceFlags(batch_size=1024))
     images = config.max_steps * config.batch_size
     assert 0 <= large.max_steps * 1024 - images < 1024
     hparams = find_model(config.model or "capsule").hparams
@@ -52,7 +57,9 @@ def test_results_are_written_once(tmp_path, monkeypatch, capsys):
     (tmp_path / "data" / "mnist").mkdir(parents=True)
     names = {"data_dir": "data", "output_dir": "out", "work_dir": "work"}
     folders = {flag: f"{tmp_path}/{name}" for flag, name in names.items()}
-    settings = Settings(dtype_policy="mixed_bfloat16", seeds="0,1", **folders)
+    settings = ReproduceFlags(
+        dtype_policy="mixed_bfloat16", seeds="0,1", **folders
+    )
     for is_done in (False, True):
         reproduce(["shared-capsule"], settings)
         output = capsys.readouterr().out
@@ -93,7 +100,7 @@ def test_results_are_written_once(tmp_path, monkeypatch, capsys):
 
 
 def test_the_pages_are_up_to_date():
-    results = Settings().output_dir
+    results = ReproduceFlags().output_dir
     for path, table in pages.result_tables(results).items():
         page = path.read_text()
         assert replace_between(page, "results", pages.markdown(*table)) == page
@@ -110,7 +117,8 @@ def test_other_tests_read_their_own_data(tmp_path, monkeypatch):
     monkeypatch.setitem(EXPERIMENTS, "mnist-3", experiment)
     names = "data", "output", "work"
     reproduce(
-        ["mnist-3"], Settings(**{f"{n}_dir": f"{tmp_path}/{n}" for n in names})
+        ["mnist-3"],
+        ReproduceFlags(**{f"{n}_dir": f"{tmp_path}/{n}" for n in names}),
     )
     config = configs[0]
     assert (config.dataset, config.eval_size) == ("affnist", 10000)

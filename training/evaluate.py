@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import itertools
 import pathlib
 import sys
 import time
@@ -19,6 +18,7 @@ from input_data import keys, registry
 from layers.backends import is_on_cpu
 from models.architecture import Architecture
 from training import checkpoint as checkpoints
+from training.crops import mean_of_crops
 from training.results import Results
 from training.scores import Predictions
 from training.strategies import OneDevice
@@ -76,14 +76,7 @@ class Evaluator:
         start = time.perf_counter()
         labels, logits, losses = self._predict(pipeline)
         if config.crops > 1:
-            # Hinton, Sabour, Frosst 2018, section 5: the mean activations of
-            # all crops. The loss is that of the central crop.
-            logits = _normalized(logits)
-            shifts = itertools.product((1, 2, 3), (-1, 1), (-1, 1))
-            for pixels, down, right in shifts:
-                moved = pipeline.moved((down * pixels, right * pixels))
-                logits += _normalized(self._predict(moved)[1])
-            logits /= config.crops
+            logits = mean_of_crops(logits, pipeline, self._predict)
         speed = len(labels) / (time.perf_counter() - start)
         return Predictions(
             labels, logits, losses, pipeline, config, speed, checkpoint
@@ -121,13 +114,8 @@ class Evaluator:
         ]
 
 
-def _normalized(activations):
-    sums = activations.sum(axis=-1, keepdims=True)
-    return activations / np.maximum(sums, np.finfo("float32").tiny)
-
-
 @contextlib.contextmanager
-def evaluations(config, strategy):
+def evaluator_of(config, strategy):
     """A context that yields a function to evaluate and report a checkpoint."""
     evaluator = Evaluator(config, strategy)
     with Results(config, strategy) as results:
@@ -152,7 +140,7 @@ def evaluate_continuously(config, strategy):
     directory = pathlib.Path(config.summary_dir) / "train"
     seen, last, stop_time = set(), None, None
     last_time = time.monotonic()
-    with evaluations(config, strategy) as evaluate:
+    with evaluator_of(config, strategy) as evaluate:
         while True:
             is_running = is_training(directory)
             found = checkpoints.find_all(directory)

@@ -53,8 +53,8 @@ class Score:
         return (
             f"Both classes right: {self.correct} of {total} "
             f"({self.correct / total:.2%}); "
-            f"and both above {keys.PRESENT_LENGTH}: {self.confident} of {total} "
-            f"({self.confident / total:.2%})"
+            f"and both above {keys.PRESENT_LENGTH}: {self.confident} of "
+            f"{total} ({self.confident / total:.2%})"
         )
 
 

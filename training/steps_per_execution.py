@@ -1,7 +1,6 @@
 """Runs several training steps in one call, as a call costs 1 ms of Python."""
 
 import math
-import warnings
 
 import keras
 
@@ -33,42 +32,12 @@ def choose_steps(model, batch_size, num_devices, events):
 
 
 def combine_steps(model, batches, steps):
-    """Makes each call in `fit` take `steps` batches; returns those for `fit`.
-
-    On JAX they are stacked to [B, steps, ...], because the first axis is split
-    over the devices.
-    """
+    """Makes calls in `fit` take `steps` batches; returns those for `fit`."""
     if steps == 1 or keras.backend.backend() != "jax":
         model.steps_per_execution = steps
         return batches
-    import tensorflow as tf  # `scan_steps` works without it
-
-    def transpose(values):
-        return tf.transpose(values, [1, 0, *range(2, values.shape.rank)])
+    from training.jax_steps import scan_steps, stacked
 
     # Keras 3.15 would start each step by a call; 3.16 scans as well.
     model.train_step = scan_steps(model.train_step)
-    batches = (
-        batches.batch(steps)
-        .map(lambda *batch: tf.nest.map_structure(transpose, batch))
-        .prefetch(1)
-    )
-    # After the last step, Keras would warn.
-    warnings.filterwarnings("ignore", "Your input ran out of data")
-    # Keras would copy the batches of a dataset while the device waits.
-    return (batch for batch in batches.as_numpy_iterator())
-
-
-def scan_steps(train_step):
-    """Makes a `train_step` for [B, steps, ...], with the last step's logs."""
-    import jax
-
-    def step(state, batch):
-        return train_step(state, batch)[::-1]
-
-    def steps(state, batches):
-        batches = jax.tree.map(lambda v: jax.numpy.moveaxis(v, 1, 0), batches)
-        state, logs = jax.lax.scan(step, state, batches)
-        return jax.tree.map(lambda values: values[-1], logs), state
-
-    return steps
+    return stacked(batches, steps)

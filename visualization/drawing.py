@@ -21,10 +21,6 @@ _CELL_INCHES = 0.62
 _CHARACTER_INCHES = 0.065  # of text at 8 points
 _LINE_INCHES = 0.15
 _LONGEST_NAME = 14
-# Eight colors that color-blind readers can tell apart (Okabe and Ito 2008, with
-# gray for yellow), and sixteen markers, for print.
-_COLORS = "#000000 #e69f00 #56b4e9 #009e73 #808080 #0072b2 #d55e00 #cc79a7"
-_MARKERS = "os^DvPX*<>ph+x1|"
 
 
 def to_rgb(image):
@@ -76,15 +72,6 @@ def make_grid(images, columns, title, titles, labels=(), wrong=()):
 def image_grid(*arguments, **keywords):
     """A PNG file of images in rows, see `make_grid`."""
     return png(make_grid(*arguments, **keywords)[0])
-
-
-def distinguish_lines(axes):
-    """Gives up to 16 lines different colors, markers and dashes."""
-    axes.set_prop_cycle(
-        color=2 * _COLORS.split(),
-        marker=list(_MARKERS),
-        linestyle=8 * ["-"] + 8 * ["--"],
-    )
 
 
 def make_logarithmic(axis, subs=(1, 2, 3, 5, 7)):

@@ -13,7 +13,7 @@ from absl import flags as absl_flags
 
 from common import flags, load_backend
 from common.errors import UserError
-from common.files import make_folder, write_file, write_files
+from common.files import make_folder, write_file
 from config import EVALUATION_FLAGS, Config
 
 # Functions of visualization.capsule_figures: default number of examples.
@@ -74,7 +74,7 @@ def main(arguments):
     config = flags.settings_of(Config, train=False, num_processes=1)
     load_backend()
     from training import devices
-    from visualization.drawing import also_as
+    from visualization.saving import also_as, write_files
 
     with devices.use(config):
         files, step = draw(arguments, config, options.num_examples)

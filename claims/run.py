@@ -13,7 +13,7 @@ from claims import report
 from claims.attacks import Network
 from claims.measures import Examiner
 from common.errors import UserError
-from common.files import read_json, write_files, write_json
+from common.files import read_json, write_json
 from common.flags import is_external
 from input_data import keys
 from input_data.registry import find_data_set
@@ -22,7 +22,7 @@ from runs.pages import markdown, table_files
 from runs.runner import remaining
 from training.evaluate import Evaluator
 from training.formats import open_checkpoint
-from visualization.drawing import also_as
+from visualization.saving import also_as, write_files
 
 # The images of attacked.png, odd ones, and the severity of the attack.
 _SHOWN, _SHOWN_EPS = slice(1, 16, 2), 0.2

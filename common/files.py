@@ -59,14 +59,6 @@ def write_file(path, content):
         partial.write_bytes(content)
 
 
-def write_files(folder, files):
-    """Writes a dict from file name to content; returns the paths."""
-    paths = [pathlib.Path(folder, name) for name in files]
-    for path, content in zip(paths, files.values(), strict=True):
-        write_file(path, content)
-    return paths
-
-
 def read_json(path, kind):
     """Reads a document; raises UserError if it is not like `EXAMPLES[kind]`."""
     with user_errors(path):

@@ -110,7 +110,7 @@ def _compare(path, settings, config, trainings):
     title = f"{with_defaults(config).dataset}, {budget} each"
     kind = "validation" if config.validate else "test"
     from runs import pages  # only now, as it imports Matplotlib
-    from visualization.drawing import also_as
+    from visualization.saving import also_as, write_files
 
     table = pages.comparison_rows(models)
     print(f"\n{title}:\n{pages.markdown(*table, padded=True)}")
@@ -118,7 +118,7 @@ def _compare(path, settings, config, trainings):
     pictures = pages.comparison_pictures(models, title, kind)
     pictures = also_as(settings.figure_format, pictures)
     contents = pictures | pages.table_files("comparison", *table)
-    print(*files.write_files(path.parent, contents), sep="\n")
+    print(*write_files(path.parent, contents), sep="\n")
 
 
 def _steps(training, seconds):

@@ -13,11 +13,12 @@ from matplotlib.ticker import EngFormatter, FixedLocator
 from scipy.stats import binomtest
 
 from common.errors import printable
-from common.files import write_file, write_files
+from common.files import write_file
 from runs.reproduction import EPOCH, EXPERIMENTS, read
 from runs.runner import ROOT
 from visualization import drawing
 from visualization.lines import distinguish_lines
+from visualization.saving import write_files
 
 PAGE = ROOT / "docs" / "results.md"
 README = ROOT / "README.md"

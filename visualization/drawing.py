@@ -88,23 +88,14 @@ class Picture(bytes):
 
 def png(figure):
     """The `Picture` of a `matplotlib.figure.Figure`."""
-    picture = Picture(_saved(figure, "png"))
+    picture = Picture(saved(figure, "png"))
     picture.figure = figure
     return picture
 
 
-def also_as(figure_format, files):
-    """Returns `files`, and each `Picture` also in `figure_format` if given."""
-    others = {}
-    for name, content in files.items():
-        if figure_format and isinstance(content, Picture):
-            other_name = f"{name.removesuffix('png')}{figure_format}"
-            others[other_name] = _saved(content.figure, figure_format)
-    return files | others
-
-
 @styled
-def _saved(figure, figure_format):
+def saved(figure, figure_format):
+    """The content of a file of a figure, as bytes."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format=figure_format)
     return buffer.getvalue()

@@ -3,13 +3,14 @@
 import ast
 import dataclasses
 import functools
+import itertools
 import pathlib
 import re
 import runpy
 
 import pytest
 
-from architecture_test import COMMANDS
+from architecture_test import COMMANDS, MODULES, PACKAGES, product_files
 from common.errors import UserError
 from config import DATA_FLAGS, EVALUATION_FLAGS, Config
 from input_data import registry
@@ -72,19 +73,14 @@ def effect(base, flag, data_dir, train):
     return "none" if before == after else "change"
 
 
-@pytest.mark.parametrize("base", BASES)
 @pytest.mark.parametrize("flag", DATA_FLAGS)
-def test_every_data_flag_changes_the_images_or_is_refused(base, flag, data_dir):
-    if BASES[base].get(flag) == OTHER_VALUES[flag]:
-        pytest.skip("it is the same value")
-    effects = {effect(base, flag, data_dir, train) for train in (True, False)}
-    assert effects != {"none"}
-
-
-@pytest.mark.parametrize("flag", sorted({*DATA_FLAGS} - IN_OTHER_TESTS))
-def test_flags_of_evaluations_change_test_images(flag, data_dir):
-    effects = {effect(base, flag, data_dir, False) for base in BASES}
-    assert ("change" in effects) == (flag in EVALUATION_FLAGS)
+def test_every_data_flag_changes_the_images_or_is_refused(flag, data_dir):
+    bases = [b for b in BASES if BASES[b].get(flag) != OTHER_VALUES[flag]]
+    in_training = [effect(base, flag, data_dir, True) for base in bases]
+    in_tests = [effect(base, flag, data_dir, False) for base in bases]
+    assert ("none", "none") not in zip(in_training, in_tests, strict=True)
+    if flag not in IN_OTHER_TESTS:
+        assert ("change" in in_tests) == (flag in EVALUATION_FLAGS)
 
 
 @pytest.mark.parametrize("name", RECORDED)
@@ -99,23 +95,6 @@ def test_each_setting_of_the_training_images_is_recorded(name):
     assert not {"data_dir", "checkpoint", "num_targets"} & before.keys()
 
 
-@pytest.mark.parametrize("command", ["demo", "figures", "robustness"])
-def test_commands_that_evaluate_have_no_flags_of_training(
-    command, monkeypatch, capsys
-):
-    given = {*options(command, monkeypatch, capsys)}
-    assert not given & {*DATA_FLAGS} - {*EVALUATION_FLAGS}
-
-
-def options(command, monkeypatch, capsys):
-    """The names of the options in the --help of a command."""
-    monkeypatch.setattr("sys.argv", [f"{command}.py", "--help"])
-    with pytest.raises(SystemExit):
-        runpy.run_path(f"{ROOT / command}.py", run_name="__main__")
-    text = capsys.readouterr().out
-    return re.findall(r"^  --(?:\[no\])?(\w+):", text, flags=re.M)
-
-
 @functools.cache
 def names_read(path):
     """The attributes that a file of Python reads."""
@@ -126,17 +105,15 @@ def names_read(path):
     }
 
 
-def product_files():
-    unlisted = {"benchmarks", "examples", "testing"}
-    for path in ROOT.rglob("*.py"):
-        folder = path.relative_to(ROOT).parts[0]
-        if folder not in unlisted and not path.stem.endswith("_test"):
-            yield path
-
-
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_option_is_read(command, monkeypatch, capsys):
-    given = options(command, monkeypatch, capsys)
-    others = {ROOT / f"{name}.py" for name in COMMANDS if name != command}
-    read = set().union(*map(names_read, {*product_files()} - others))
-    assert {*given} - read == set()
+    monkeypatch.setattr("sys.argv", [f"{command}.py", "--help"])
+    with pytest.raises(SystemExit):
+        runpy.run_path(f"{ROOT / command}.py", run_name="__main__")
+    text = capsys.readouterr().out
+    given = {*re.findall(r"^  --(?:\[no\])?(\w+):", text, flags=re.M)}
+    files = map(product_files, [*PACKAGES, *MODULES, command])
+    read = map(names_read, itertools.chain.from_iterable(files))
+    assert given - set().union(*read) == set()
+    if command in ("demo", "figures", "robustness"):  # they do not train
+        assert not given & {*DATA_FLAGS} - {*EVALUATION_FLAGS}

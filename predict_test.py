@@ -51,12 +51,6 @@ def images(tmp_path):
     return tmp_path
 
 
-def expected_lengths(model, path):
-    pixels = np.asarray(Image.open(path), "float32")[None, ..., None] / 255
-    padded = np.pad(pixels, [(0, 0), (2, 2), (2, 2), (0, 0)])
-    return model({keys.IMAGES: padded})[keys.LOGITS].numpy()[0]
-
-
 def test_json_of_standard_input_and_a_folder_and_export(
     network, images, tmp_path
 ):
@@ -75,7 +69,9 @@ def test_json_of_standard_input_and_a_folder_and_export(
     assert [d["file"] for d in documents] == ["-", *map(str, files)]
     files.insert(0, files[1])
     for document, file in zip(documents, files, strict=True):
-        lengths = expected_lengths(model, file)
+        pixels = np.pad(np.asarray(Image.open(file), "float32") / 255, 2)
+        outputs = model({keys.IMAGES: pixels[None, ..., None]})
+        lengths = outputs[keys.LOGITS].numpy()[0]
         np.testing.assert_allclose(
             list(document["lengths"].values()), lengths, atol=1e-5
         )
@@ -161,8 +157,7 @@ def test_tables_have_a_row_for_each_file(capsys):
 
 
 def test_class_names(network):
-    _, path = network
-    opened = open_checkpoint(path)
+    opened = open_checkpoint(network[1])
     assert class_names(opened, None) == ["0", "1", "2"]
     for names in (["a", "b"], ["a", "a", "b"]):
         with pytest.raises(UserError, match="--class_names"):

@@ -24,6 +24,9 @@ def test_a_checkpoint_supplies_what_was_not_given():
     ):
         inherited = inherit(Config(**given), trained(**training))
         assert {n: getattr(inherited, n) for n in expected} == expected
+    # That of the digits supplies nothing for files.
+    given = Config(data_dir="x")
+    assert inherit(given, trained(dataset="digits", pad=4)) == given
 
 
 @pytest.mark.parametrize("name", ["huggingface:mnist", "kaggle:a/b:1.0.0"])
@@ -36,14 +39,9 @@ def test_a_checkpoint_names_no_data_set_that_may_run_code(name):
         inherit(Config(), trained(dataset=f"tfds:{harmless}"))
 
 
-def test_a_checkpoint_of_the_digits_supplies_nothing_for_files():
-    given = Config(data_dir="x")
-    assert inherit(given, trained(dataset="digits", pad=4)) == given
-    assert with_defaults(given).dataset == "mnist"
+def test_data_set_shift_and_pad_by_default():
+    assert with_defaults(Config(data_dir="x")).dataset == "mnist"
     assert with_defaults(Config()).dataset == "digits"
-
-
-def test_shift_and_pad_by_default():
     pairs = {"num_targets": 2}
     for given, shift, pad in (
         *(({}, 2, 0), ({"dataset": "svhn"}, 0, 0), ({"augment": True}, 0, 0)),

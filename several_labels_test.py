@@ -1,4 +1,4 @@
-"""Images with any number of classes: arrays, a folder, the commands."""
+"""Images with any number of classes: the commands."""
 
 import dataclasses
 import json
@@ -12,9 +12,6 @@ import figures
 import predict
 from common.errors import UserError
 from config import Config
-from input_data import keys
-from input_data.registry import load
-from resolve import with_defaults
 from testing.commands import run
 from testing.small_models import overrides
 
@@ -84,32 +81,6 @@ def test_predict_names_all_present_classes(trained, tmp_path, capsys):
     assert header.split() == ["file", *NAMES]
     for line, end in zip(lines, ("bar, dot", "  corner", "0.5"), strict=True):
         assert line.endswith(end)
-
-
-def test_a_folder_with_labels(tmp_path):
-    images, labels = make_images(40, 3)
-    (tmp_path / "photos").mkdir()
-    lines = ["file,label"]
-    for number, (image, row) in enumerate(zip(images, labels, strict=True)):
-        name = f"photos/{number:03}.png"
-        Image.fromarray(image).save(tmp_path / name)
-        lines.append(",".join([name, *np.array(NAMES)[row > 0]]))
-    (tmp_path / "labels.csv").write_text("\n".join(lines))
-    config = with_defaults(Config(dataset="images", data_dir=str(tmp_path)))
-    rows = {}
-    for is_training in (True, False):
-        pipeline = load(config, is_training)
-        assert pipeline.spec.class_names == NAMES
-        assert pipeline.spec.num_targets == keys.SEVERAL_LABELS
-        ((x, y),) = pipeline.evaluation_batches(100)
-        pixels = np.rint(255 * x[keys.IMAGES][..., 0]).astype("uint8")
-        contents = map(np.ndarray.tobytes, pixels)
-        rows.update(zip(contents, y[keys.LABELS].tolist(), strict=True))
-    assert 3 <= pipeline.spec.num_images <= 15
-    expected = map(np.ndarray.tobytes, images)
-    assert rows == dict(zip(expected, labels.tolist(), strict=True))
-    with pytest.raises(UserError, match="num_targets=2"):
-        load(dataclasses.replace(config, num_targets=2), True)
 
 
 def test_other_losses_are_refused(trained, tmp_path):

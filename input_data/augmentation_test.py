@@ -1,4 +1,5 @@
 import math
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -40,27 +41,20 @@ def assert_independent(*draws):
 
 
 def test_every_change_has_a_stream_of_its_own(monkeypatch):
-    streams, seeds = [], []
-    step_seed = augmentation.step_seed
-    monkeypatch.setattr(
-        augmentation,
-        "step_seed",
-        lambda *args: streams.append(args[1]) or step_seed(*args),
-    )
-    parts = "rotate_half move_within_margins squeeze_at_random erase_square"
-    for name in parts.split():
-        monkeypatch.setattr(
-            augmentation,
-            name,
-            lambda images, seed: seeds.append(tuple(seed.numpy())) or images,
-        )
+    names = "step_seed rotate_half move_within_margins squeeze_at_random"
+    calls = []
+    for name in [*names.split(), "erase_square"]:
+        calls.append(Mock(wraps=getattr(augmentation, name)))
+        monkeypatch.setattr(augmentation, name, calls[-1])
     config = Config(crop_area=0.2, flip=True, augment=True, distort=True)
     step = tf.constant(7, tf.int64)
     images = random_images(6, 20, 24, 3)
     augmentation.random_changes(images, config, 3, step)
     augmentation.distort_colors(images.astype("float32"), step, 3)
+    streams = [call.args[1] for call in calls[0].call_args_list]
     assert len(set(streams)) == len(streams) == 7
-    assert len(set(seeds)) == 4
+    seeds = {tuple(each.call_args.args[1].numpy()) for each in calls[1:]}
+    assert len(seeds) == 4
 
 
 def test_half_of_the_images_rotate_by_up_to_30_degrees():

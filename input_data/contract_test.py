@@ -91,10 +91,11 @@ def check_batch(batch, batch_size, name, num_targets):
     np.testing.assert_array_equal(y[keys.LABELS], k_hot)
 
 
-def test_a_data_set_is_described(data_set):
+def test_a_data_set_is_described_and_gives_training_batches(data_set):
     name, settings = data_set
     num_targets = settings["num_targets"]
-    spec = load(name, Split.TRAIN, **settings).spec
+    pipeline = load(name, Split.TRAIN, **settings)
+    spec = pipeline.spec
     assert spec.shape == expected_shape(name, num_targets)
     assert spec.num_targets == num_targets
     num_images = 1437 if name == "digits" else tiny_files.NUM_TRAIN
@@ -102,27 +103,19 @@ def test_a_data_set_is_described(data_set):
     names = spec.class_names
     assert (names and (names[0], names[-1])) == CASES[name][1]
     assert len(spec.names) == spec.shape.num_classes
-
-
-def test_training_batches_depend_on_seed_and_step_alone(data_set):
-    name, settings = data_set
-    pipeline = load(name, Split.TRAIN, **settings)
+    # They depend on the seed and the step alone.
     trained = batches(pipeline, 4, 0, 6)
     for step, batch in enumerate(trained):
-        check_batch(batch, 4, name, settings["num_targets"])
+        check_batch(batch, 4, name, num_targets)
         assert batch[0][keys.STEP].tolist() == [step] * 4
     resumed = batches(load(name, Split.TRAIN, **settings), 4, 4, 6)
     np.testing.assert_equal(resumed, trained[4:])
     images = trained[0][0][keys.IMAGES]
     for other in (*batches(pipeline, 4, 0, 1, seed=4), trained[1]):
         assert (images != other[0][keys.IMAGES]).any()
-
-
-def test_a_batch_may_be_larger_than_the_data_set(data_set):
-    name, settings = data_set
-    pipeline = load(name, Split.TRAIN, **settings)
+    # A batch may be larger than the data set.
     (batch,) = batches(pipeline, 40, 2, 3)
-    check_batch(batch, 40, name, settings["num_targets"])
+    check_batch(batch, 40, name, num_targets)
     dataset = pipeline.training_batches(40, 3, 2, 3)
     shape = batch[0][keys.IMAGES].shape
     assert dataset.element_spec[0][keys.IMAGES] == tf.TensorSpec(shape)
@@ -160,13 +153,10 @@ def test_validation_divides_the_training_images(name, tmp_path):
     assert (marks[2] == marks[3], bool(marks[3])) == (True, is_divided)
 
 
-def test_unknown_names_are_refused():
+def test_unknown_names_and_settings_that_do_not_apply_are_refused():
     for name in ("minst", "tfds:", ""):
         with pytest.raises(UserError, match="--dataset"):
             parse(Config, [f"--dataset={name}"])
-
-
-def test_settings_that_do_not_apply_are_refused():
     for name, setting, value in (
         *((name, "num_targets", 2) for name in SINGLE_TARGET),
         *(("cifar10", "image_size", 32), ("norb", "shift", 1)),

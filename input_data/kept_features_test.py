@@ -1,4 +1,5 @@
 import collections
+from unittest.mock import Mock
 
 import keras
 import numpy as np
@@ -148,10 +149,8 @@ def test_other_features_have_another_file(tmp_path, changed, monkeypatch):
 
 
 def test_a_full_disk_is_an_error(tmp_path, monkeypatch):
-    def fail(*arguments):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(stored.os, "posix_fallocate", fail)
+    full = Mock(side_effect=OSError(28, "No space left on device"))
+    monkeypatch.setattr(stored.os, "posix_fallocate", full)
     with pytest.raises(UserError, match="GB.*No space"):
         kept(tmp_path)
     assert not list(tmp_path.iterdir())

@@ -38,7 +38,7 @@ def test_resizing_pads_crops_or_stretches(shape, size, bright):
 
 
 def test_a_crop_is_central_and_keeps_proportions():
-    image = random_images(1, 12, 30, 3)[0]
+    (image,) = random_images(1, 12, 30, 3)
     expected = resize(image[:, 9:21], (5, 5))
     cropped = resize(image, (5, 5), "crop")
     # The outermost columns also depend on pixels beside the part.
@@ -111,16 +111,14 @@ def test_center_moves_the_center_of_mass_not_that_of_the_box():
     assert columns.min() + columns.max() + 1 > 30
 
 
-def test_center_keeps_an_offset_digit_inside():
+def test_center_of_offset_digits_and_of_nothing():
     ink = stroke(100, slice(0, 100), slice(0, 100))
     image = center(ink, (36, 40), offset=(4, -3))
     np.testing.assert_allclose(center_of_mass(image[..., 0]), [22, 17])
     image = center(ink, (36, 40), offset=(50, -50))
     np.testing.assert_allclose(center_of_mass(image[..., 0]), [26, 10])
     assert (center(stroke(9, slice(2, 9), slice(2, 9)), (8, 8)) == 255).all()
-
-
-def test_center_of_nothing_is_black():
+    # The center of nothing is black.
     dots = np.zeros((280, 280), np.uint8)
     assert not center(dots, (28, 28)).any()
     dots[0, 0] = dots[-1, -1] = 255  # too small to stay

@@ -82,13 +82,12 @@ def test_unsuitable_records_are_found(tmp_path, keys, contents):
 
 @pytest.mark.parametrize("size", [None, 0, 9, 150])
 def test_missing_and_truncated_shards_are_found(tmp_path, size):
-    paths = [
-        tiny_files.write_records(tmp_path / name, [single(1), single(2)])
-        for name in ("first", "second")
-    ]
-    content = paths[1].read_bytes()
-    paths[1].unlink()
-    if size is not None:
-        paths[1].write_bytes(content[:size])
+    paths = tmp_path / "first", tmp_path / "second"
+    for path in paths:
+        tiny_files.write_records(path, [single(1), single(2)])
+    if size is None:
+        path.unlink()
+    else:
+        os.truncate(path, size)
     with pytest.raises(UserError, match="second"):
         RecordFiles(paths, *SINGLE, 10)

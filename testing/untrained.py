@@ -15,9 +15,8 @@ DIGITS = ImageShape(28, 28, 1, 10)
 
 def small(model="capsule", shape=DIGITS, num_targets=1, seed=3, **hparams):
     """A small compiled network and its `Architecture`."""
-    architecture = Architecture(
-        model, shape, num_targets, small_hparams(model, **hparams)
-    )
+    values = small_hparams(model, **hparams)
+    architecture = Architecture(model, shape, num_targets, values)
     network = architecture.build(seed=seed)
     compile_model(network)
     return network, architecture

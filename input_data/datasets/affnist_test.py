@@ -9,9 +9,14 @@ from testing import commands, splits, tiny_files
 
 
 @pytest.mark.parametrize("split", list(Split))
-def test_generated_files_are_found_and_read(tmp_path, split):
-    affnist.generate("digits", None, split, str(tmp_path / "new"), 1, 0)
-    spec = splits.load("affnist", split, tmp_path / "new").spec
+def test_generated_files_depend_on_the_seed_and_are_read(tmp_path, split):
+    contents = []
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        folder = tmp_path / name
+        affnist.generate("digits", None, split, str(folder), 1, seed)
+        contents += [path.read_bytes() for path in folder.iterdir()]
+    assert contents[0] == contents[1] != contents[2]
+    spec = splits.load("affnist", split, folder).spec
     assert spec.num_examples > 300
     assert (spec.shape.height, spec.shape.width) == (40, 40)
 
@@ -21,16 +26,6 @@ def test_generates_from_mnist_in_its_order_with_its_labels(tmp_path):
     affnist.generate("mnist", str(tmp_path), Split.TEST, str(tmp_path), 3, 0)
     fields = scipy.io.loadmat(tmp_path / "test.mat")["affNISTdata"][0, 0]
     np.testing.assert_array_equal(fields["label_int"][0], [*range(7)] * 3)
-
-
-def test_the_seed_fixes_the_bytes_of_the_file(tmp_path):
-    contents = []
-    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        affnist.generate(
-            "digits", None, Split.TEST, str(tmp_path / name), 1, seed
-        )
-        contents.append((tmp_path / name / "test.mat").read_bytes())
-    assert contents[0] == contents[1] != contents[2]
 
 
 def test_matrices_are_rotation_shear_and_scale_in_their_ranges():

@@ -70,10 +70,13 @@ def test_parts_have_all_classes_and_know_the_rows_of_the_file(tmp_path, split):
     )
 
 
-def test_a_flipped_bit_of_a_packed_file_is_found(tmp_path):
+def test_packed_files_are_read_and_a_flipped_bit_is_found(tmp_path):
     write(tmp_path)
     packed = gzip.compress((tmp_path / "x_test.npy").read_bytes(), mtime=0)
     (tmp_path / "x_test.npy").unlink()
+    (tmp_path / "x_test.npy.gz").write_bytes(packed)
+    found = arrays.read_arrays(tmp_path, training=False).images[..., 0]
+    np.testing.assert_array_equal(found, IMAGES[:3])
     for place in range(20, len(packed)):
         damaged = bytearray(packed)
         damaged[place] ^= 4
@@ -97,14 +100,12 @@ def test_the_validation_is_the_same_in_all_versions(tmp_path):
     ("name", "changed"),
     [
         *(("x", IMAGES / 255), ("x", IMAGES[0]), ("x", IMAGES[:0])),
-        *(("x", IMAGES[:, None]), ("x", IMAGES[:, None].repeat(2, 1))),
-        *(("x", np.array([{}])), ("x", IMAGES[0, 0, 0]), ("x", IMAGES[:, :0])),
-        *(("x", IMAGES[..., None][..., :0]), ("y", LABELS[:5])),
-        *(("y", LABELS - 1), ("y", 2 * np.eye(4)[LABELS]), ("y", LABELS[0])),
-        *(("y", np.eye(4)[LABELS, None]), ("y", np.eye(4)[LABELS][:, :0])),
-        *(("y", LABELS + 2**62), ("y", LABELS + 2**31)),
+        *(("x", IMAGES[:, None]), ("x", np.array([{}]))),
+        *(("x", IMAGES[0, 0, 0]), ("x", IMAGES[:, :0])),
+        *(("y", LABELS[:5]), ("y", LABELS - 1), ("y", LABELS + 2**31)),
+        *(("y", 2 * np.eye(4)[LABELS]), ("y", np.eye(4)[LABELS, None])),
     ],
-    ids=range(17),
+    ids=range(12),
 )
 @pytest.mark.parametrize("memory", [0, stored.MEMORY_BYTES])
 def test_unsuitable_arrays_are_named(
@@ -114,24 +115,19 @@ def test_unsuitable_arrays_are_named(
     write(tmp_path, **{f"{name}_train": changed})
     with pytest.raises(UserError, match="(x|y)_train.npy"):
         load(tmp_path, Split.TRAIN)
-    (tmp_path / "class_names.txt").write_text("only one\n")
-    with pytest.raises(UserError, match="_train.npy"):
-        load(tmp_path, Split.TRAIN)
 
 
-def test_classes_need_different_names(tmp_path):
+def test_unsuitable_names_and_a_validation_of_one_image(tmp_path):
+    path = tmp_path / "class_names.txt"
+    path.symlink_to("unmounted")
     write(tmp_path)
-    for text in "a\nb\nc\na\n", "a\nb\nc\n":  # the same twice, too few
-        (tmp_path / "class_names.txt").write_text(text)
+    for text in None, "a\nb\nc\na\n", "a\nb\nc\n":  # the same twice, too few
+        if text:
+            path.unlink()
+            path.write_text(text)
         with pytest.raises(UserError, match=r"class_names\.txt"):
             load(tmp_path, Split.TRAIN)
-    (tmp_path / "class_names.txt").unlink()
-    (tmp_path / "class_names.txt").symlink_to("unmounted")
-    with pytest.raises(UserError, match=r"class_names\.txt"):
-        load(tmp_path, Split.TRAIN)
-
-
-def test_validation_needs_two_images(tmp_path):
+    path.unlink()
     write(tmp_path, x_train=IMAGES[:1], y_train=LABELS[:1])
     with pytest.raises(UserError, match="--validate"):
         load(tmp_path, Split.VALID_TRAIN)

@@ -42,6 +42,11 @@ def test_images_and_labels_are_those_of_the_set(tmp_path):
     assert sorted(numbers) == list(range(tiny_files.NUM_TEST))
     assert distances.min(axis=1).max() < 1e-6
     np.testing.assert_array_equal(x[keys.RECONS_LABEL], numbers % 4)
+    # Damaged files are named.
+    (path,) = tmp_path.rglob("*train.tfrecord*")
+    path.write_bytes(path.read_bytes()[:-5])
+    with pytest.raises(UserError, match=f"{tmp_path}/tiny_photos"):
+        load("tfds:tiny_photos", Split.TRAIN, tmp_path)
 
 
 def test_images_of_many_sizes_and_no_test_split(tmp_path):
@@ -103,9 +108,9 @@ def test_large_sets_stay_on_disk(tmp_path, monkeypatch, image_size, split):
         everything("records")
 
 
-def description(folder, split=Split.TRAIN, **settings):
+def load_photos(folder, split=Split.TRAIN, **settings):
     settings = {"features_dir": str(folder), **settings}
-    return load("tfds:tiny_photos", split, folder, **settings).description()
+    return load("tfds:tiny_photos", split, folder, **settings)
 
 
 @pytest.mark.parametrize("file_format", ["tfrecord", "array_record"])
@@ -118,15 +123,14 @@ def test_a_set_that_was_built_again_is_read_again(
         tiny_files.prepare_tfds(tmp_path / folder, file_format=file_format)
         return tmp_path / folder
 
-    def labels(folder):
-        settings = {"features_dir": str(folder)}
-        pipeline = load("tfds:tiny_photos", Split.TRAIN, folder, **settings)
+    def labels(pipeline):
         ((x, _),) = pipeline.evaluation_batches(100)
-        return x[keys.RECONS_LABEL].tolist()
+        return x[keys.RECONS_LABEL]
 
-    first, second = build("first"), build("second")
-    before = labels(first)
-    assert description(first) == description(second)
+    first = build("first")
+    before, same = load_photos(first), load_photos(build("second"))
+    assert before.description() == same.description()
+    expected = 3 - labels(before)
     times = {path: path.stat() for path in first.rglob("tiny_photos-*")}
     shutil.rmtree(first / "tiny_photos")
     generate = tiny_files.TinyPhotos._generate_examples
@@ -140,17 +144,18 @@ def test_a_set_that_was_built_again_is_read_again(
     for path in build("first").rglob("tiny_photos-*"):
         time = times[path].st_atime_ns, times[path].st_mtime_ns
         os.utime(path, ns=time)
-    assert labels(first) == [3 - label for label in before]
-    assert description(first) != description(second)
+    after = load_photos(first)
+    np.testing.assert_array_equal(labels(after), expected)
+    assert after.description() != same.description()
 
 
 def test_copies_are_those_of_their_settings(tmp_path, monkeypatch):
     monkeypatch.setattr(stored, "MEMORY_BYTES", 0)
     tiny_files.prepare_tfds(tmp_path)
     found = {
-        description(tmp_path, split, image_size=19, resize=method)
+        load_photos(tmp_path, split, image_size=19, resize=m).description()
         for split in (Split.TRAIN, Split.TEST)
-        for method in ("pad", "crop", "stretch")
+        for m in ("pad", "crop", "stretch")
     }
     assert len(found) == len(list(tmp_path.glob("images-*"))) == 6
 
@@ -173,14 +178,6 @@ def test_two_processes_may_decode_the_same_set(tmp_path):
     np.testing.assert_array_equal(rows, images)
     np.testing.assert_array_equal(labels, [0, 1, 2])
     assert [path.name for path in tmp_path.iterdir()] == ["copy"]
-
-
-def test_damaged_files_are_named(tmp_path):
-    tiny_files.prepare_tfds(tmp_path)
-    (path,) = tmp_path.rglob("*train.tfrecord*")
-    path.write_bytes(path.read_bytes()[:-5])
-    with pytest.raises(UserError, match=f"{tmp_path}/tiny_photos"):
-        load("tfds:tiny_photos", Split.TRAIN, tmp_path)
 
 
 @pytest.mark.parametrize(

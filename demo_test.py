@@ -118,12 +118,10 @@ def test_test_images_and_files(client):
     response = client.post("/file?name=a.png", content=b"not an image")
     assert response.status_code == 400
     assert response.json()["error"].startswith("a.png")
+    paths = "/file?name=a.png", "/file?name=a.png&invert=true"
     drawn, dark = (
         picture(client.post(path, content=digit()).json()["image"])
-        for path in (
-            "/file?name=a.png",
-            "/file?name=a.png&invert=true",
-        )
+        for path in paths
     )
     np.testing.assert_allclose(dark, 255 - drawn, atol=1)
 
@@ -189,21 +187,19 @@ def test_two_objects_have_two_colors(tmp_path):
     assert (red != green).any()
 
 
-@pytest.mark.parametrize(
-    ("fields", "size", "expected"),
-    [
+def test_the_part_of_the_image_that_couplings_cover():
+    names = ("top", "left", "height", "width")
+    for fields, size, expected in (
         ((), (20, 30), (0, 0, 20, 30)),
         (((9, 1, "VALID"), (9, 2, "VALID")), (28, 28), (7.5, 7.5, 12, 12)),
         (((3, 2, "SAME"),), (8, 8), (0.5, 0.5, 8, 8)),
-        (((5, 1, "SAME"),), (6, 8), (0, 0, 6, 8)),
         (((2, 2, "VALID"),), (6, 4), (0, 0, 6, 4)),
-    ],
-)
-def test_the_part_of_the_image_that_couplings_cover(fields, size, expected):
-    names = ("top", "left", "height", "width")
-    box = dict(zip(names, expected, strict=True))
-    model = mock.Mock(receptive_field=lambda: fields)
-    assert covered_part(model, size) == pytest.approx(box)
+        (((5, 1, "SAME"),), (6, 8), (0, 0, 6, 8)),
+    ):
+        model = mock.Mock()
+        model.receptive_field.return_value = fields
+        box = dict(zip(names, expected, strict=True))
+        assert covered_part(model, size) == pytest.approx(box)
 
 
 HAS_BROWSER = shutil.which("chromium") and shutil.which("chromedriver")

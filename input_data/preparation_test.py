@@ -20,21 +20,18 @@ def test_fit_pads_to_a_square_and_shrinks(height, width):
     np.testing.assert_allclose(fitted, expected, atol=1 / 255)
 
 
-@pytest.mark.parametrize(
-    ("shape", "size", "bright"),
-    [
+def test_resizing_pads_crops_or_stretches():
+    for shape, size, bright in (
         ((10, 10), (6, 9), np.s_[:, 2:8]),
         ((10, 20), (6, 9), np.s_[1:5]),
         ((1, 10), (8, 8), np.s_[4:5]),
-    ],
-)
-def test_resizing_pads_crops_or_stretches(shape, size, bright):
-    image = np.full((*shape, 1), 100, np.uint8)
-    padded = np.zeros((*size, 1), np.uint8)
-    padded[bright] = 100
-    np.testing.assert_array_equal(resize(image, size, "pad"), padded)
-    for method in "stretch", "crop":
-        assert (resize(image, size, method) == 100).all()
+    ):
+        image = np.full((*shape, 1), 100, np.uint8)
+        padded = np.zeros((*size, 1), np.uint8)
+        padded[bright] = 100
+        np.testing.assert_array_equal(resize(image, size, "pad"), padded)
+        for method in "stretch", "crop":
+            assert (resize(image, size, method) == 100).all()
 
 
 def test_a_crop_is_central_and_keeps_proportions():
@@ -82,20 +79,18 @@ def stroke(size, rows, columns):
     return ink
 
 
-@pytest.mark.parametrize(
-    ("rows", "columns", "expected"),
-    [
+def test_center_scales_the_longer_side_to_20_pixels():
+    for rows, columns, expected in (
         (slice(10, 210), slice(200, 240), (20, 4)),
         (slice(0, 3), slice(5, 35), (2, 20)),
         (slice(70, 71), slice(70, 71), (20, 20)),
-    ],
-)
-def test_center_scales_the_longer_side_to_20_pixels(rows, columns, expected):
-    image = center(stroke(280, rows, columns), (28, 28))
-    assert image.shape == (28, 28, 1)
-    extents = tuple(image.any(axis=axis).sum() for axis in ((1, 2), (0, 2)))
-    assert extents == expected
-    np.testing.assert_allclose(center_of_mass(image[..., 0]), 14, atol=0.51)
+    ):
+        image = center(stroke(280, rows, columns), (28, 28))
+        assert image.shape == (28, 28, 1)
+        extents = tuple(image.any(axis=axis).sum() for axis in ((1, 2), (0, 2)))
+        assert extents == expected
+        mass = center_of_mass(image[..., 0])
+        np.testing.assert_allclose(mass, 14, atol=0.51)
 
 
 def test_center_moves_the_center_of_mass_not_that_of_the_box():
@@ -138,9 +133,8 @@ def test_center_makes_digits_like_the_embedded_ones():
 
 @pytest.mark.parametrize("size", [28, 400])
 def test_specks_move_no_digit(size):
-    clean = stroke(
-        size, slice(size // 4, size // 2), slice(size // 4, size - 9)
-    )
+    rows, columns = slice(size // 4, size // 2), slice(size // 4, size - 9)
+    clean = stroke(size, rows, columns)
     dusty = clean.copy()
     dusty[1:3, 1:3] = dusty[-2, -2] = 255
     expected = center(clean, (28, 28))

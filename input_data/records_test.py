@@ -65,13 +65,11 @@ def test_a_file_of_other_records_is_found(tmp_path):
 @pytest.mark.parametrize(
     ("keys", "contents"),
     [
-        (SINGLE, [single(10)]),
         (SINGLE, [single(1), single(2, shape=(6, 6, 1))]),
         # As many bytes, but another shape.
         (SINGLE, [single(1), single(2, shape=(5, 6, 1))]),
-        (PAIR, [single(1)]),
-        (PAIR, [pair(3, 3)]),
-        (PAIR, [pair(1, 10)]),
+        *((SINGLE, [single(10)]), (PAIR, [single(1)])),
+        *((PAIR, [pair(3, 3)]), (PAIR, [pair(1, 10)])),
     ],
 )
 def test_unsuitable_records_are_found(tmp_path, keys, contents):

@@ -252,39 +252,28 @@ def test_names_do_not_break_a_markdown_table():
     assert table.splitlines()[2:] == [r"| a\|b |", r"| c\nd\x1b |"]
 
 
-def test_bars_are_a_deviation_above_and_below(monkeypatch):
+def test_pictures_show_errors_by_time_and_weights(monkeypatch):
     bars = []
     monkeypatch.setattr(Axes, "vlines", lambda _, *place: bars.append(place))
-    pictures = pages.comparison_pictures({"capsule": MODEL}, "title", "test")
-    (line,) = pictures["error_by_time.png"].figure.axes[0].lines
-    assert line.get_xdata() == pytest.approx([1.5 / 60, 3 / 60])  # minutes
-    ((weights, low, high, _),) = bars
-    # 2 and 4 % of 200 images are wrong.
-    assert (weights, low, high) == pytest.approx((1000, 3 - 2**0.5, 3 + 2**0.5))
-
-
-def test_errors_by_time_are_of_minutes_and_of_all_seeds():
     files = pages.comparison_pictures({"capsule": MODEL}, "title", "validation")
-    (axes,) = files["error_by_time.png"].figure.axes
-    (line,) = axes.lines
-    # 13 and 17, then 4 and 8 of 200 images are wrong.
-    assert line.get_xydata().ravel() == pytest.approx(
-        [1.5 / 60, 7.5, 3 / 60, 3]
+    by_time, by_weights = (
+        files[f"error_by_{name}.png"].figure.axes[0]
+        for name in ("time", "weights")
     )
-    (band,) = axes.collections
+    # 13 and 17, then 4 and 8 of 200 images are wrong; minutes.
+    (line,), (band,) = by_time.lines, by_time.collections
+    points = [[1.5 / 60, 7.5], [3 / 60, 3]]
+    np.testing.assert_allclose(line.get_xydata(), points)
     corners = {tuple(c.round(3)) for c in band.get_paths()[0].vertices}
     assert corners >= {(0.025, 6.5), (0.025, 8.5), (0.05, 2), (0.05, 4)}
-    assert axes.get_xlabel() == "minutes of training"
-    assert axes.get_ylabel() == "validation error in %"
-
-
-def test_errors_by_weights_are_without_the_decoder():
-    files = pages.comparison_pictures({"capsule": MODEL}, "title", "test")
-    (axes,) = files["error_by_weights.png"].figure.axes
-    (point,) = axes.lines
+    assert by_time.get_xlabel() == "minutes of training"
+    # Without the decoder; bars are a deviation above and below.
+    (point,), ((weights, low, high, _),) = by_weights.lines, bars
     assert point.get_xydata().tolist() == [[1000, 3]]
-    assert axes.get_xscale() == "log"
-    assert (axes.get_title(), axes.get_ylabel()) == ("title", "test error in %")
+    assert (weights, low, high) == pytest.approx((1000, 3 - 2**0.5, 3 + 2**0.5))
+    assert (by_weights.get_xscale(), by_weights.get_title()) == ("log", "title")
+    for axes in (by_time, by_weights):
+        assert axes.get_ylabel() == "validation error in %"
 
 
 @pytest.mark.slow

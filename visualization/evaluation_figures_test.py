@@ -70,27 +70,18 @@ def test_wrong_predictions_stand_with_their_classes_and_logits():
     assert evaluation_figures.wrong_predictions_png(right, "") is None
 
 
-@pytest.mark.parametrize(
-    ("num_targets", "labels", "logits", "text"),
-    [
-        (1, [0, 1, 0], [0.1, 0.2, 0.9], "true bee\npredicted cat (0.90)"),
-        (
-            2,
-            [1, 0, 1],
-            [0.71, 0.82, 0.6],
-            "true ant and cat\npredicted bee (0.82)\nand ant (0.71)",
-        ),
-        (0, [0, 0, 0], [0.1, 0.2, 0.3], "true none\npredicted none"),
-    ],
-)
-def test_classes_are_named_and_predictions_ranked(
-    num_targets, labels, logits, text
-):
+def test_classes_are_named_and_predictions_ranked():
+    one = [0, 1, 0], [0.1, 0.2, 0.9], "true bee\npredicted cat (0.90)"
+    two = [1, 0, 1], [0.71, 0.82, 0.6], "true ant and cat\npredicted bee (0.82)"
+    none = [0, 0, 0], [0.1, 0.2, 0.3], "true none\npredicted none"
     pipeline, names = types.SimpleNamespace(), ["ant", "bee", "cat"]
-    pipeline.spec = types.SimpleNamespace(num_targets=num_targets, names=names)
-    rows = np.array([[0, 0, 0], labels]), np.array([[0, 0, 0], logits])
-    made = Predictions(*rows, None, pipeline, None, 1.0)
-    assert evaluation_figures.verdict(made, 1) == text
+    for num_targets, (labels, logits, text) in enumerate((none, one, two)):
+        sizes = {"num_targets": num_targets, "names": names}
+        pipeline.spec = types.SimpleNamespace(**sizes)
+        rows = np.array([[0, 0, 0], labels]), np.array([[0, 0, 0], logits])
+        made = Predictions(*rows, None, pipeline, None, 1.0)
+        text += "\nand ant (0.71)" if num_targets == 2 else ""
+        assert evaluation_figures.verdict(made, 1) == text
 
 
 def test_learning_curves_show_loss_and_accuracy_by_step(tmp_path):

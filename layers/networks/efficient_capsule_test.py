@@ -1,3 +1,5 @@
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -21,22 +23,17 @@ def test_small_capsules_have_the_identity_as_gradient(size):
 
 @pytest.mark.parametrize("kernel_size", [None, 2, (2, 3)])
 def test_depthwise_capsules_equal_loops(kernel_size):
-    layer = layers.DepthwiseCapsule(2, kernel_size)
-    check_layer(
-        layer,
-        RNG.normal(size=(2, 3, 3, 6)),
-        lambda *arguments: numpy_oracle.depthwise_capsule(*arguments, 2),
-    )
+    layer, inputs = layers.DepthwiseCapsule(2, kernel_size), (2, 3, 3, 6)
+    oracle = functools.partial(numpy_oracle.depthwise_capsule, atoms=2)
+    check_layer(layer, RNG.normal(size=inputs), oracle)
     sizes = {None: (3, 3), 2: (2, 2), (2, 3): (2, 3)}
     assert layer.kernel.shape == (*sizes[kernel_size], 6)
 
 
 def test_self_attention_equals_loops():
-    check_layer(
-        layers.SelfAttentionCapsule(3, 4),
-        RNG.normal(size=(2, 5, 2)),
-        numpy_oracle.self_attention_capsule,
-    )
+    layer = layers.SelfAttentionCapsule(3, 4)
+    inputs = RNG.normal(size=(2, 5, 2))
+    check_layer(layer, inputs, numpy_oracle.self_attention_capsule)
 
 
 def test_integer_votes():

@@ -12,6 +12,7 @@ import shlex
 import signal
 import socket
 import time
+import typing
 
 import numpy as np
 import pytest
@@ -62,8 +63,9 @@ def output_of(*processes):
 
 def run(backend, *experiments):
     """Runs lists of flags one after the other, in one process."""
-    lines = map(shlex.join, experiments)
-    return output_of(start(backend, "-c", SEVERAL, *lines))
+    return output_of(
+        start(backend, "-c", SEVERAL, *map(shlex.join, experiments))
+    )
 
 
 def losses(summary_dir):
@@ -82,32 +84,32 @@ def evaluation(summary_dir, step=20):
     return ["--train=false", "--eval_size=357", f"--checkpoint={path}"]
 
 
+class Results(typing.NamedTuple):
+    losses: list
+    wrong: int
+
+
 @pytest.fixture(scope="module")
 def results_on(tmp_path_factory):
-    """Function from a backend and a number of devices to results.
-
-    They are the number of wrong predictions, and lists of the losses of a
-    training and, on TensorFlow, of another network with weight decay.
-    """
+    """Function from a backend and a number of devices to `Results`."""
 
     @functools.cache
     def results(backend, count):
         folder = tmp_path_factory.mktemp(backend)
-        devices = [] if count == 1 else ["--device=cpu", f"--num_gpus={count}"]
-        model = overrides("matrix_capsule", weight_decay=0.1)
-        decaying = "--model=matrix_capsule", f"--hparams_override={model}"
-        trainings = [[*FLAGS, "--max_steps=20"]]
-        if backend == "tensorflow":
-            trainings.append([*decaying, *FLAGS[1:], "--max_steps=3"])
-        folders = [folder / str(n) for n in range(len(trainings))]
-        experiments = [
-            [f"--summary_dir={path}", *devices, *flags]
-            for path, flags in zip(folders, trainings, strict=True)
-        ]
-        experiments.append([*evaluation(folders[0]), *devices])
-        return wrong(run(backend, *experiments)), *map(losses, folders)
+        devices = devices_flags(count)
+        training = [f"--summary_dir={folder}", *FLAGS, "--max_steps=20"]
+        output = run(
+            backend,
+            [*training, *devices],
+            [*evaluation(folder), *devices],
+        )
+        return Results(losses(folder), wrong(output))
 
     return results
+
+
+def devices_flags(count):
+    return [] if count == 1 else ["--device=cpu", f"--num_gpus={count}"]
 
 
 def assert_same_losses(found, expected):
@@ -122,9 +124,23 @@ def assert_same_losses(found, expected):
 )
 def test_two_devices_equal_one(results_on, backend):
     one, two = (results_on(backend, count) for count in (1, 2))
-    assert one[0] == two[0]
-    assert_same_losses(two[1], one[1])
-    np.testing.assert_allclose(one[2:], two[2:], rtol=1e-4)
+    assert_same_losses(two.losses, one.losses)
+    assert two.wrong == one.wrong
+
+
+@pytest.mark.slow
+def test_weight_decay_on_two_devices(tmp_path):
+    model = overrides("matrix_capsule", weight_decay=0.1)
+    flags = "--model=matrix_capsule", f"--hparams_override={model}", *FLAGS[1:]
+    for count in (1, 2):
+        folder = f"--summary_dir={tmp_path}/{count}"
+        run(
+            "tensorflow",
+            [folder, *devices_flags(count), *flags, "--max_steps=3"],
+        )
+    one, two = losses(tmp_path / "1"), losses(tmp_path / "2")
+    assert len(one) == 3
+    np.testing.assert_allclose(one, two, rtol=1e-4)
 
 
 def start_two(*flags):
@@ -139,21 +155,23 @@ def start_two(*flags):
 @pytest.mark.slow
 @needs_jax
 def test_two_processes_equal_one(tmp_path, results_on):
-    wrong_of_one, losses_of_one = results_on("jax", 1)
+    one = results_on("jax", 1)
     flags = [f"--summary_dir={tmp_path}", *FLAGS]
     output_of(*start_two(*flags, "--max_steps=10"))
     output = output_of(*start_two(*flags, "--max_steps=20"))
     assert "Resuming from" in output
-    assert_same_losses(losses(tmp_path), losses_of_one)
+    assert_same_losses(losses(tmp_path), one.losses)
     evaluated = output_of(*start_two(*evaluation(tmp_path)))
-    assert wrong(evaluated) == wrong_of_one
+    assert wrong(evaluated) == one.wrong
 
 
 @contextlib.contextmanager
 def training_for_long(summary_dir):
     """Two processes that have saved two checkpoints."""
-    flags = f"--summary_dir={summary_dir}", "--save_step=2"
-    processes = start_two(*flags, *FLAGS, "--max_steps=100000")
+    processes = start_two(
+        *(f"--summary_dir={summary_dir}", *FLAGS, "--save_step=2"),
+        "--max_steps=100000",
+    )
     before = latest_step(summary_dir)
     deadline = time.monotonic() + 400
     try:

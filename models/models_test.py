@@ -237,8 +237,9 @@ def test_couplings_are_by_position_and_sum_to_1(name, couplings):
 )
 def test_class_capsules_come_from_the_last_layer(name, layer):
     x, _ = example_batch(SMALL, 1)
-    found = small_model(name).activations(x[keys.IMAGES])
-    np.testing.assert_array_equal(found[keys.CAPSULES], found[layer])
+    model = small_model(name)
+    expected = model.activations(x[keys.IMAGES])[layer]
+    np.testing.assert_array_equal(model(x)[keys.CAPSULES], expected)
 
 
 def test_leaky_routing_starts_with_a_share_for_no_class():

@@ -56,12 +56,6 @@ def oracle(inputs, *weights, strides, num_routing):
     return poses, np.stack(history)
 
 
-def joined(arrays):
-    """All numbers of an example in one row."""
-    rows = [each.reshape(len(each), -1) for each in arrays]
-    return np.concatenate(rows, axis=1)
-
-
 # The shape of the inputs, sizes of kernels, strides.
 TWO = ((3, 3, 1, 16), (2, None), (1, 1))
 STRIDED = ((4, 4, 1, 16), (2, 2), (2, 1))
@@ -118,7 +112,9 @@ def test_poses_couplings_and_gradients_equal_loops(case, num_routing):
         route(routed, num_routing),
         [inputs],
         weights,
-        lambda *arguments: joined(oracle(*arguments, **options)[0]),
+        lambda *arguments: np.concatenate(
+            [p.reshape(len(p), -1) for p in oracle(*arguments, **options)[0]], 1
+        ),
     )
     _, history = oracle(inputs, *(np.stack([w, w]) for w in weights), **options)
     for n, layer in enumerate(routed):

@@ -31,15 +31,25 @@ def test_routing_equals_loops(num_routing, leaky):
     np.testing.assert_allclose(to_numpy(ours), couplings[:, 0], atol=1e-5)
 
 
-def test_integer_votes_and_wrong_biases():
-    votes = np.arange(30).reshape(5, 2, 3)
+@pytest.mark.parametrize(
+    ("function", "shape"),
+    [
+        (layers.dynamic_routing, (5, 2, 3)),
+        (layers.self_attention_routing, (1, 2, 3, 4)),
+    ],
+)
+def test_integer_votes(function, shape):
+    votes = np.arange(np.prod(shape)).reshape(shape) % 5
     biases = np.zeros((2, 3), "float32")
-    ours = layers.dynamic_routing(votes, biases)
-    expected = layers.dynamic_routing(votes.astype("float32"), biases)
+    ours = function(votes, biases)
+    expected = function(votes.astype("float32"), biases)
     np.testing.assert_array_equal(to_numpy(ours), to_numpy(expected))
+
+
+def test_wrong_biases_are_refused():
     for function in (layers.dynamic_routing, layers.routing_couplings):
         with pytest.raises(ValueError, match="`biases` must have the shape"):
-            function(votes, biases[0])
+            function(VOTES, BIASES[0])
 
 
 def test_many_bfloat16_votes_are_summed_in_float32():

@@ -28,39 +28,29 @@ def loops(layer, x, weights, valid=None):
     result = np.zeros((batch, outputs, atoms))
     credits = np.zeros((batch, inputs, outputs))
     shares = np.zeros((layer.num_routing, batch, inputs, outputs))
-    for b in range(batch):
-        present = [i for i in range(inputs) if valid[b, i]]
+    for b, present in enumerate(valid):
+        u, rows = x[b, present], np.flatnonzero(present)
+        if layer.any_number:
+            price, rows = u @ w["price"] + w["price_bias"], 0 * rows
+        else:
+            price = w["price"][rows]
+        scaled = u / np.sqrt(len(u))
+        f = (scaled * w["activation"][rows]).sum(axis=1)
+        f = sigmoid(f + w["activation_bias"][rows])[:, None]
+        votes = (scaled[:, None] * w["vote_scale"]) @ w["vote"] + w["vote_bias"]
         for t in range(layer.num_routing):
-            y = np.zeros((outputs, atoms))
-            for i in present:
-                row = 0 if layer.any_number else i
-                scaled = x[b, i] / np.sqrt(len(present))
-                f = sigmoid(
-                    scaled @ w["activation"][row] + w["activation_bias"][row]
-                )
-                for j in range(outputs):
-                    shares[t, b, i, j] = 1
-                    if t:
-                        p = normalized(result[b, j]) @ w["prediction"]
-                        p = p * w["prediction_scale"][j]
-                        p = p + w["prediction_bias"][j]
-                        shares[t, b, i, j] = sigmoid(
-                            w["match"][row, j] * (x[b, i] @ p)
-                            + w["match_bias"][row, j]
-                        )
-                shares[t, b, i] /= shares[t, b, i].sum()
-                for j in range(outputs):
-                    if layer.any_number:
-                        price = x[b, i] @ w["price"] + w["price_bias"]
-                    else:
-                        price = w["price"][i]
-                    used = f * shares[t, b, i, j]
-                    credits[b, i, j] = price[j] * used - price[outputs + j] * (
-                        f - used
-                    )
-                    vote = (w["vote_scale"][j] * scaled) @ w["vote"]
-                    y[j] += credits[b, i, j] * (vote + w["vote_bias"][j])
-            result[b] = y
+            r = np.ones((len(u), outputs))
+            if t:
+                p = np.stack([*map(normalized, result[b])]) @ w["prediction"]
+                p = p * w["prediction_scale"] + w["prediction_bias"]
+                r = w["match"][rows] * (u @ p.T) + w["match_bias"][rows]
+                r = sigmoid(r)
+            r = r / r.sum(axis=1, keepdims=True)
+            shares[t, b, present] = r
+            credit = price[:, :outputs] * f * r
+            credit -= price[:, outputs:] * f * (1 - r)
+            credits[b, present] = credit
+            result[b] = (credit[..., None] * votes).sum(axis=0)
         if layer.normalize:
             result[b] = [normalized(capsule) for capsule in result[b]]
     return result, credits, shares

@@ -26,11 +26,6 @@ def test_published_networks(name):
     assert model.multiply_adds() == sum(map(math.prod, PUBLISHED[name]))
 
 
-@pytest.mark.parametrize("name", sorted(MODELS))
-def test_every_model_is_counted(name):
-    assert small_model(name, num_targets=2).multiply_adds() > 1000
-
-
 def test_a_layer_without_a_rule_gives_none():
     layer = keras.layers.PReLU()
     for unknown in (layer, keras.Sequential([layer])):

@@ -66,7 +66,9 @@ def test_weight_counts(name):
     hparams, shape = MODELS[name].hparams, SHAPES.get(name, MNIST)
     for text, count in WEIGHT_COUNTS[name].items():
         values = hparams(**parse_overrides(hparams, text))
-        assert build_model(name, shape, 1, values).count_params() == count
+        model = build_model(name, shape, 1, values)
+        assert model.count_params() == count
+        assert model.multiply_adds() > 1000
 
 
 @pytest.mark.usefixtures("shallow")
@@ -224,6 +226,20 @@ def test_couplings_are_by_position_and_sum_to_1(name, couplings):
     assert not routing.leaky
     sums = ops.convert_to_numpy(routing.couplings).sum(axis=-1)
     np.testing.assert_allclose(sums, 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "layer"),
+    [
+        ("homogeneous_capsule", "branch4"),
+        ("matrix_capsule", "class_capsules/poses"),
+    ],
+)
+def test_class_capsules_come_from_the_last_layer(name, layer):
+    x, _ = example_batch(SMALL, 1)
+    model = small_model(name)
+    expected = model.activations(x[keys.IMAGES])[layer]
+    np.testing.assert_array_equal(model(x)[keys.CAPSULES], expected)
 
 
 def test_leaky_routing_starts_with_a_share_for_no_class():

@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 from keras import ops
 
-import layers
 from input_data import keys
 from layers.networks.efficient_capsule import layout
 from models.table import MODELS
-from testing import em_oracle, numpy_oracle
+from testing import numpy_oracle
 from testing.gradients import to_numpy
-from testing.small_models import SMALL, example_batch, small_model
+from testing.small_models import small_model
 
 RNG = np.random.default_rng(2)
 
@@ -25,44 +24,6 @@ RNG = np.random.default_rng(2)
 def test_layout_of_the_published_sizes(size, first, strides, kernel):
     expected = (first, 3, 3, 3), strides, (kernel, kernel)
     assert layout(size, size) == expected
-
-
-@pytest.mark.parametrize("normalization", ["batch", "instance"])
-def test_efficient_capsules_equal_numpy(normalization):
-    model = small_model("efficient_capsule", normalization=normalization)
-    layer = model.network.get_layer
-    norms = [layer(f"norm{number}") for number in range(1, 5)]
-    for norm in norms:
-        norm.set_weights([RNG.uniform(0.5, 1.5, w.shape) for w in norm.weights])
-    x, _ = example_batch(SMALL, 1, size=2)
-    outputs = {k: ops.convert_to_numpy(v) for k, v in model(x).items()}
-    hidden = x[keys.IMAGES].astype("float64")
-    for number, norm in enumerate(norms, 1):
-        kernel, bias = layer(f"conv{number}").get_weights()
-        strides = layer(f"conv{number}").strides[0]
-        hidden = numpy_oracle.convolution(hidden, kernel, strides, "VALID")
-        hidden += bias
-        weights = norm.get_weights()
-        if normalization == "batch":
-            hidden = np.maximum(hidden, 0)
-            gamma, beta, mean, variance = weights
-        else:
-            hidden = np.where(hidden > 0, hidden, 0.3 * hidden)
-            gamma, beta = weights
-            mean = hidden.mean(axis=(1, 2), keepdims=True)
-            variance = hidden.var(axis=(1, 2), keepdims=True)
-        hidden = (hidden - mean) / np.sqrt(variance + 1e-3) * gamma + beta
-
-    def copies(name):
-        return [np.stack([w, w]) for w in layer(name).get_weights()]
-
-    oracle = numpy_oracle.depthwise_capsule
-    primary = oracle(hidden, *copies("primary_capsule"), 2)
-    oracle = numpy_oracle.self_attention_capsule
-    capsules = oracle(primary, *copies("class_capsule"))
-    np.testing.assert_allclose(outputs[keys.CAPSULES], capsules, atol=1e-5)
-    lengths = np.linalg.norm(capsules, axis=-1)
-    np.testing.assert_allclose(outputs[keys.LOGITS], lengths, atol=1e-5)
 
 
 @pytest.mark.parametrize("training", [False, True])
@@ -86,68 +47,6 @@ def test_merged_branches_equal_loops(merge, training):
         expected += (z - center) / np.sqrt(spread + 1e-3) + beta[k]
     merged = merge_lengths(lengths, training=training)
     np.testing.assert_allclose(ops.sum(merged, -1), expected, rtol=1e-4)
-
-
-def test_homogeneous_capsules_are_their_layers():
-    model = small_model("homogeneous_capsule")
-    blocks, branches = (
-        [model.network.get_layer(f"{kind}{n}") for n in numbers]
-        for kind, numbers in (("conv", (1, 2, 3, 4)), ("branch", (1, 4)))
-    )
-    norms = {block.layers[1].momentum for block in blocks}
-    assert norms == {b.momentum for b in branches} == {0.99}
-    x, _ = example_batch(SMALL, 1)
-    hidden, lengths = 2 * x[keys.IMAGES] - 1, []
-    for number, block in enumerate(blocks, 1):
-        kernel, beta, *_ = block.get_weights()
-        assert np.ptp(beta) == 0
-        hidden = ops.nn.conv(hidden, kernel, padding="valid")
-        hidden = ops.relu(hidden / np.sqrt(1.001))
-        if number in (1, 4):
-            capsules = branches[len(lengths)](hidden)
-            lengths.append(layers.lengths(capsules))
-    outputs = model(x)
-    logits = ops.sum(ops.stack(lengths, -1), -1) / np.sqrt(1.001)
-    np.testing.assert_allclose(outputs[keys.LOGITS], logits, rtol=1e-4)
-    np.testing.assert_allclose(outputs[keys.CAPSULES], capsules, atol=1e-7)
-
-
-SMALLEST = keys.ImageShape(17, 17, 1, 2)
-
-
-def test_matrix_capsules_equal_numpy():
-    model = small_model("matrix_capsule", SMALLEST, routing=2)
-    rng = np.random.default_rng(3)
-    initial = model.get_weights()
-    model.set_weights([w + 0.1 * rng.normal(size=w.shape) for w in initial])
-    x = example_batch(SMALLEST, 1, size=1)[0]["images"]
-    found = model({"images": x})
-
-    def weights(name):
-        layer = model.network.get_layer(name)
-        return [w.astype("float64") for w in layer.get_weights()]
-
-    def route(capsules, beta_u, beta_a, votes):
-        betas = (beta_u[None], 1000 * beta_a[None])
-        out, _ = em_oracle.layer(*capsules, *betas, *votes, num_routing=2)
-        return out[..., :16], out[..., 16]
-
-    kernel, biases = weights("conv1")
-    hidden = numpy_oracle.convolution(x, kernel, 2, "VALID")
-    hidden = np.maximum(hidden + biases, 0)
-    pose_weights, pose_biases, kernel, biases = weights("primary_capsules")
-    poses = (hidden @ pose_weights + pose_biases).reshape(1, 7, 7, 2, 16)
-    capsules = poses, 1 / (1 + np.exp(-(hidden @ kernel + biases)))
-    for name, strides in (("conv_capsules1", 2), ("conv_capsules2", 1)):
-        kernel, *betas = weights(name)
-        rule = kernel[None], strides, "VALID"
-        votes = em_oracle.conv_votes(capsules[0], *rule)
-        capsules = route(capsules, *betas, votes)
-    kernel, *betas = weights("class_capsules")
-    votes = em_oracle.class_votes(capsules[0], kernel[None], True)
-    poses, activations = (x[:, 0, 0] for x in route(capsules, *betas, votes))
-    np.testing.assert_allclose(found[keys.LOGITS], activations, atol=1e-4)
-    np.testing.assert_allclose(found[keys.CAPSULES], poses, 1e-3, 1e-4)
 
 
 @pytest.mark.parametrize(

@@ -49,24 +49,17 @@ def em_routing(
         variances, logits = {}, {}
         for parent in parents:
             edges = [edge for edge in votes if edge[1] == parent]
-            r = [shares[edge] * activations[edge[0]] for edge in edges]
-            total = sum(r)
-            mean = sum(
-                w[:, None] * votes[e] for w, e in zip(r, edges, strict=True)
-            )
-            mean = mean / (total + 1e-7)[:, None]
+            r = np.array([shares[e] * activations[e[0]] for e in edges])
+            own, total = np.array([votes[e] for e in edges]), r.sum(axis=0)
+            r /= total + 1e-7
+            mean = (r[..., None] * own).sum(axis=0)
             mean = (1 - damping) * mean + damping * means[parent]
             means[parent] = mean
-            variance = sum(
-                w[:, None] * (votes[e] - mean) ** 2
-                for w, e in zip(r, edges, strict=True)
-            )
-            variance = variance / (total + 1e-7)[:, None] + min_variance
+            variance = (r[..., None] * (own - mean) ** 2).sum(axis=0)
+            variance += min_variance
             variances[parent] = variance
-            cost = 0.0
-            for entry in range(variance.shape[1]):
-                sigma = np.sqrt(variance[:, entry])
-                cost += (beta_u[:, parent[1]] + np.log(sigma)) * total
+            log_sigmas = 0.5 * np.log(variance).sum(axis=1)
+            cost = (16 * beta_u[:, parent[1]] + log_sigmas) * total
             factor = final_lambda * (1 - 0.95 ** (iteration + 1))
             logits[parent] = factor * (beta_a[:, parent[1]] - cost)
         if iteration == num_routing - 1:

@@ -1,4 +1,4 @@
-"""The layers in NumPy float64 with explicit loops: for tests only.
+"""The layers in NumPy float64: for tests only.
 
 The functions follow the formulas, without code of `layers`. Axis 0 of all
 arguments runs over P independent copies, so that `numerical_gradients` can
@@ -13,18 +13,19 @@ DIRECTIONS += [(-down, -right) for down, right in DIRECTIONS]
 
 
 def squash(s, constant=1, epsilon=0):
-    """[P, A]: s / n * n^2 / (constant + n^2), where n^2 = |s|^2 + epsilon."""
-    norm = np.sqrt((s**2).sum(axis=1, keepdims=True) + epsilon)
+    """[..., A]: s / n * n^2 / (constant + n^2), where n^2 = |s|^2 + epsilon."""
+    norm = np.sqrt((s**2).sum(axis=-1, keepdims=True) + epsilon)
     return s / norm * norm**2 / (constant + norm**2)
 
 
-def softmax(logits, leaky):
-    """[P, O] -> [P, O]; leaky: one more logit of 0, dropped afterwards."""
+def softmax(logits, leaky=False):
+    """[..., O]; leaky: one more logit of 0, dropped afterwards."""
     if leaky:
-        logits = np.concatenate([np.zeros((len(logits), 1)), logits], axis=1)
+        zeros = np.zeros((*logits.shape[:-1], 1))
+        logits = np.concatenate([zeros, logits], axis=-1)
     exponentials = np.exp(logits)
-    shares = exponentials / exponentials.sum(axis=1, keepdims=True)
-    return shares[:, 1:] if leaky else shares
+    shares = exponentials / exponentials.sum(axis=-1, keepdims=True)
+    return shares[..., 1:] if leaky else shares
 
 
 def routing_steps(
@@ -42,28 +43,16 @@ def routing_steps(
     With `logits` "replace", agreements replace the logits. With `compare`
     "direction", votes are compared with s / |s| instead of squash(s).
     """
-    copies, inputs, outputs, atoms = votes.shape
-    b = np.zeros((copies, inputs, outputs))
-    all_couplings = []
+    b, all_couplings = np.zeros(votes.shape[:-1]), []
     for _ in range(num_routing):
-        couplings = np.zeros((copies, inputs, outputs))
-        for i in range(inputs):
-            couplings[:, i] = softmax(b[:, i], leaky)
+        couplings = softmax(b, leaky)
         all_couplings.append(couplings)
-        v = np.zeros((copies, outputs, atoms))
-        compared = np.zeros((copies, outputs, atoms))
-        for o in range(outputs):
-            s = biases[:, o].copy()
-            for i in range(inputs):
-                s += couplings[:, i, o, None] * votes[:, i, o]
-            v[:, o] = squash(s, squash_constant, squash_epsilon)
-            compared[:, o] = v[:, o]
-            if compare == "direction":
-                norm = np.sqrt((s**2).sum(axis=1, keepdims=True))
-                compared[:, o] = s / norm
-        for i, o in np.ndindex(inputs, outputs):
-            agreement = (votes[:, i, o] * compared[:, o]).sum(axis=1)
-            b[:, i, o] = agreement + (logits == "add") * b[:, i, o]
+        s = biases + (couplings[..., None] * votes).sum(axis=1)
+        v = compared = squash(s, squash_constant, squash_epsilon)
+        if compare == "direction":
+            compared = s / np.sqrt((s**2).sum(axis=-1, keepdims=True))
+        agreement = (votes * compared[:, None]).sum(axis=-1)
+        b = agreement + (logits == "add") * b
     return v, np.stack(all_couplings)
 
 
@@ -72,12 +61,9 @@ def capsule(inputs, weights, biases, num_routing, leaky, *rule, **squash):
 
     Weights of a single input capsule are shared by all.
     """
-    copies, num_inputs, input_atoms = inputs.shape
-    weights = weights.reshape(*weights.shape[:3], *biases.shape[1:])
-    votes = np.zeros((copies, num_inputs, *biases.shape[1:]))
-    for i, k in np.ndindex(num_inputs, input_atoms):
-        w = weights[:, i % weights.shape[1], k]
-        votes[:, i] += inputs[:, i, k, None, None] * w
+    # A single matrix is the same for all inputs.
+    votes = (inputs[..., None] * weights).sum(axis=2)
+    votes = votes.reshape(*inputs.shape[:2], *biases.shape[1:])
     return routing_steps(votes, biases, num_routing, leaky, *rule, **squash)[0]
 
 
@@ -87,14 +73,12 @@ def conv_slim_capsule(
     """[P, H, W, I, a], [P, k, k, a, O * A], [P, O, A] -> [P, h, w, O, A]."""
     by_type = np.moveaxis(inputs, 3, 0)
     votes = [convolution(x, weights, strides, padding) for x in by_type]
-    votes = np.stack(votes, axis=3)
-    votes = votes.reshape(*votes.shape[:4], *biases.shape[1:])
-    out = np.zeros((*votes.shape[:3], *biases.shape[1:]))
-    for place in np.ndindex(*votes.shape[1:3]):
-        own = votes[(slice(None), *place)]
-        v, _ = routing_steps(own, biases, num_routing, leaky)
-        out[(slice(None), *place)] = v
-    return out
+    copies, *grid, _ = votes[0].shape
+    outputs, at_once = biases.shape[1:], copies * np.prod(grid)
+    votes = np.stack(votes, axis=3).reshape(at_once, -1, *outputs)
+    biases = np.repeat(biases, np.prod(grid), axis=0)
+    capsules, _ = routing_steps(votes, biases, num_routing, leaky)
+    return capsules.reshape(copies, *grid, *outputs)
 
 
 def classification_loss(name, labels, logits):
@@ -183,42 +167,26 @@ def decoder(capsules, labels, weights):
 
 
 def exponential_squash(s):
-    """[P, A] -> [P, A]: (1 - exp(-|s|)) s / |s|, and 0 where |s| is 0."""
-    norm = np.sqrt((s**2).sum(axis=1, keepdims=True))
+    """[..., A]: (1 - exp(-|s|)) s / |s|, and 0 where |s| is 0."""
+    norm = np.sqrt((s**2).sum(axis=-1, keepdims=True))
     return (1 - np.exp(-norm)) * s / np.where(norm > 0, norm, 1)
 
 
 def depthwise_capsule(inputs, kernel, bias, atoms):
     """[P, H, W, C], [P, k, l, C], [P, C] -> [P, C / atoms, atoms]."""
-    _, rows, columns, channels = kernel.shape
-    s = bias.copy()
-    for row, column in np.ndindex(rows, columns):
-        s += inputs[:, row, column] * kernel[:, row, column]
-    capsules = np.zeros((len(s), channels // atoms, atoms))
-    for number in range(channels // atoms):
-        first = number * atoms
-        capsules[:, number] = exponential_squash(s[:, first : first + atoms])
-    return capsules
+    _, rows, columns, _ = kernel.shape
+    s = bias + (inputs[:, :rows, :columns] * kernel).sum(axis=(1, 2))
+    return exponential_squash(s.reshape(len(s), -1, atoms))
 
 
 def self_attention_capsule(inputs, weights, biases):
     """[P, I, a], [P, O, I, a, A], [P, O, I] -> [P, O, A]."""
-    copies, outputs, num_inputs, input_atoms, atoms = weights.shape
-    votes = np.zeros((copies, outputs, num_inputs, atoms))
-    for o, i, k in np.ndindex(outputs, num_inputs, input_atoms):
-        votes[:, o, i] += inputs[:, i, k, None] * weights[:, o, i, k]
-    agreement = np.zeros((copies, outputs, num_inputs))
-    for o, i, k in np.ndindex(outputs, num_inputs, num_inputs):
-        agreement[:, o, i] += (votes[:, o, i] * votes[:, o, k]).sum(axis=1)
-    agreement /= np.sqrt(atoms)
-    capsules = np.zeros((copies, outputs, atoms))
-    for i in range(num_inputs):
-        couplings = softmax(agreement[:, :, i], False) + biases[:, :, i]
-        for o in range(outputs):
-            capsules[:, o] += couplings[:, o, None] * votes[:, o, i]
-    for o in range(outputs):
-        capsules[:, o] = exponential_squash(capsules[:, o])
-    return capsules
+    votes = (inputs[:, None, ..., None] * weights).sum(axis=3)
+    # The sum of the products of a vote with all votes.
+    agreement = (votes * votes.sum(axis=2, keepdims=True)).sum(axis=3)
+    agreement /= np.sqrt(votes.shape[-1])
+    couplings = softmax(agreement.swapaxes(1, 2)).swapaxes(1, 2) + biases
+    return exponential_squash((couplings[..., None] * votes).sum(axis=2))
 
 
 def numerical_gradients(function, arguments, cotangent, step=1e-5):

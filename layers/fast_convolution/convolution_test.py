@@ -206,24 +206,6 @@ def test_on_a_gpu_the_kernel_is_cast_to_the_dtype_of_the_images(monkeypatch):
 SHAPE = (32, 12, 12, 64)
 
 
-def layer_with_kept_spectra(dtype="float32", jit_compile=False):
-    """A layer, its spectra and a function that uses them."""
-    import tensorflow as tf
-
-    spectra = module.KeptSpectra()
-    layer = layers.Conv2D(64, 9, padding="same", dtype=dtype)
-    layer.build(SHAPE)
-    sizes = SHAPE, tuple(layer.kernel.shape), (1, 1), "same"
-    assert module.faster_plan(*sizes, layer.compute_dtype) is not None
-
-    @tf.function(jit_compile=jit_compile)
-    def compute(images):
-        with spectra.in_use():
-            return layer(images)
-
-    return layer, spectra, compute
-
-
 @on_tensorflow
 @pytest.mark.parametrize(
     ("dtype", "jit_compile", "tolerance"),
@@ -235,9 +217,21 @@ def layer_with_kept_spectra(dtype="float32", jit_compile=False):
     ],
 )
 def test_kept_spectra_are_those_of_the_kernel(dtype, jit_compile, tolerance):
+    import tensorflow as tf
+
     close = {"rtol": tolerance, "atol": tolerance}
     images = RNG.normal(size=SHAPE).astype("float32")
-    layer, spectra, compute = layer_with_kept_spectra(dtype, jit_compile)
+    spectra = module.KeptSpectra()
+    layer = layers.Conv2D(64, 9, padding="same", dtype=dtype)
+    layer.build(SHAPE)
+    sizes = SHAPE, tuple(layer.kernel.shape), (1, 1), "same"
+    assert module.faster_plan(*sizes, layer.compute_dtype) is not None
+
+    @tf.function(jit_compile=jit_compile)
+    def compute(images):
+        with spectra.in_use():
+            return layer(images)
+
     before = compute(images)
     expected = ops.cast(layer(images), "float32")
     np.testing.assert_allclose(before, expected, **close)

@@ -17,11 +17,7 @@ def test_convolutional_capsules_equal_loops(strides, sides):
     def oracle(inputs, kernel):
         images = inputs.reshape(*inputs.shape[:3], 4)
         s = numpy_oracle.convolution(images, kernel, strides, "SAME")
-        capsules = s.reshape(*s.shape[:3], 3, 2)
-        for place in np.ndindex(*capsules.shape[1:4]):
-            at = (slice(None), *place)
-            capsules[at] = numpy_oracle.squash(capsules[at], epsilon=1e-7)
-        return capsules
+        return numpy_oracle.squash(s.reshape(*s.shape[:3], 3, 2), epsilon=1e-7)
 
     layer = layers.ConvCapsules(3, 2, strides=strides)
     gradients.check_layer(layer, RNG.normal(size=(2, *sides, 2, 2)), oracle)
@@ -29,31 +25,22 @@ def test_convolutional_capsules_equal_loops(strides, sides):
 
 def routed_map(inputs, weights, biases, num_routing, joint, by_map):
     """[P, H, W, I, a], [P, 3, 3, a, O * A], [P, O, A] -> [P, H, W, O, A]."""
-    *map_shape, types, _ = inputs.shape
-    copies, height, width = map_shape
-    shape = (*map_shape, *biases.shape[1:])
-    places = list(np.ndindex(height, width, biases.shape[1]))
-    by_type = np.moveaxis(inputs, 3, 0)
-    votes = [
-        numpy_oracle.convolution(x, weights, 1, "SAME").reshape(shape)
-        for x in by_type
-    ]
-    logits = np.zeros((types, *shape[:-1]))
+    shape = (*inputs.shape[:3], *biases.shape[1:])
+    votes = np.stack(
+        [
+            numpy_oracle.convolution(x, weights, 1, "SAME").reshape(shape)
+            for x in np.moveaxis(inputs, 3, 0)
+        ]
+    )
+    logits = np.zeros(votes.shape[:-1])
     for _ in range(num_routing):
-        s, v = np.zeros(shape) + biases[:, None, None], np.zeros(shape)
-        for i, (y, x, o) in itertools.product(range(types), places):
-            shares = np.exp(logits[i] if joint else logits[i][:, y, x])
-            total = shares.reshape(copies, -1).sum(axis=1)
-            coupling = np.exp(logits[i][:, y, x, o]) / total
-            s[:, y, x, o] += coupling[:, None] * votes[i][:, y, x, o]
-        for y, x, o in places:
-            if by_map:
-                whole = numpy_oracle.squash(s[:, :, :, o].reshape(copies, -1))
-                v[:, :, :, o] = whole.reshape(copies, height, width, -1)
-            else:
-                v[:, y, x, o] = numpy_oracle.squash(s[:, y, x, o])
-        for i in range(types):
-            logits[i] += (votes[i] * v).sum(axis=-1)
+        shares = np.exp(logits)
+        shares /= shares.sum(axis=(2, 3, 4) if joint else 4, keepdims=True)
+        s = (shares[..., None] * votes).sum(axis=0) + biases[:, None, None]
+        axes = (1, 2, 4) if by_map else 4
+        norm = np.sqrt((s**2).sum(axis=axes, keepdims=True))
+        v = s / norm * norm**2 / (1 + norm**2)
+        logits += (votes * v).sum(axis=-1)
     return v
 
 

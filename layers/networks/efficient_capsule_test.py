@@ -36,16 +36,6 @@ def test_self_attention_equals_loops():
     check_layer(layer, inputs, numpy_oracle.self_attention_capsule)
 
 
-def test_integer_votes():
-    votes = np.arange(24).reshape(1, 2, 3, 4) % 5
-    biases = np.zeros((2, 3), "float32")
-    ours, expected = (
-        layers.self_attention_routing(each, biases)
-        for each in (votes, votes.astype("float32"))
-    )
-    np.testing.assert_array_equal(ours, expected)
-
-
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
 def test_attention_is_that_of_the_layer(policy):
     layer = layers.SelfAttentionCapsule(3, 4, dtype=policy)

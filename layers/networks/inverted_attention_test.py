@@ -5,72 +5,55 @@ from keras import ops
 
 import layers
 from layers.networks.inverted_attention import route_together
-from testing import em_oracle
 from testing.gradients import check, to_numpy, value_and_gradients
 
 RNG = np.random.default_rng(19)
 
 
-def update(votes, old, scale, shift):
-    """Poses and couplings of one layer by loops over the edges of a graph.
+def votes_of(children, kernel, strides):
+    """[P, H, W, I, 16], [P, k, k, I, O, 4, 4] -> [P, h, w, K, O, 16]."""
+    copies, size, types = *kernel.shape[:2], kernel.shape[4]
+    grid = [(n - size) // strides + 1 for n in children.shape[1:3]]
+    votes = np.zeros(
+        (copies, *grid, size * size * children.shape[3], types, 16)
+    )
+    matrices = children.reshape(*children.shape[:4], 4, 4)
+    for y, x in np.ndindex(*grid):
+        rows, columns = (slice(strides * n, strides * n + size) for n in (y, x))
+        products = matrices[:, rows, columns, :, None] @ kernel
+        votes[:, y, x] = products.reshape(copies, -1, types, 16)
+    return votes
 
-    Votes are a dict as in em_oracle.py, of [P, 16]; `old` is a dict of the
-    poses [P, 16] of the parents, empty in the first iteration.
+
+def update(votes, old, scale, shift):
+    """Poses [P, h, w, O, 16] and couplings [P, h, w, K, O] of one layer.
+
+    `old` has the poses of the parents, 0 in the first iteration.
     """
-    parents = sorted({parent for _, parent in votes})
-    types = 1 + max(kind for _, kind in parents)
-    couplings = {}
-    for child, (position, kind) in votes:
-        edges = [(child, (position, o)) for o in range(types)]
-        numbers = {
-            e[1]: np.exp((votes[e] * old[e[1]]).sum(axis=1) / 4) if old else 1
-            for e in edges
-        }
-        parent = (position, kind)
-        share = numbers[parent] / sum(numbers.values())
-        couplings[child, parent] = share * np.ones(len(scale))
-    poses = {}
-    for parent in parents:
-        edges = [edge for edge in votes if edge[1] == parent]
-        s = sum(couplings[edge][:, None] * votes[edge] for edge in edges)
-        mean = s.mean(axis=1, keepdims=True)
-        deviation = np.sqrt(s.var(axis=1, keepdims=True) + 1e-5)
-        poses[parent] = (s - mean) / deviation * scale + shift
-    return poses, couplings
+    shares = np.exp((votes * old[:, :, :, None]).sum(axis=-1) / 4)
+    shares /= shares.sum(axis=-1, keepdims=True)
+    s = (shares[..., None] * votes).sum(axis=3)
+    s -= s.mean(axis=-1, keepdims=True)
+    s /= np.sqrt(s.var(axis=-1, keepdims=True) + 1e-5)
+    scale, shift = (w[:, None, None, None] for w in (scale, shift))
+    return s * scale + shift, shares
 
 
 def oracle(inputs, *weights, strides, num_routing):
     """Poses [P, h, w, O, 16] of all layers and, by iteration, couplings."""
-    num_layers = len(strides)
-
-    def as_array(poses):
-        (row, column), kind = max(poses)
-        array = np.zeros((len(inputs), row + 1, column + 1, kind + 1, 16))
-        for ((y, x), o), pose in poses.items():
-            array[:, y, x, o] = pose
-        return array
-
-    poses, values, history = [{}] * num_layers, [inputs], []
+    poses, values, history = [], [inputs], []
     for iteration in range(num_routing):
-        updated, new_values = [], [inputs]
-        for n in range(num_layers):
+        new_values = [inputs]
+        for n, stride in enumerate(strides):
             children = (values if iteration else new_values)[n]
             kernel, *norm = weights[3 * n : 3 * n + 3]
-            votes, _ = em_oracle.conv_votes(
-                children, kernel, strides[n], "VALID"
-            )
-            new, couplings = update(votes, poses[n], *norm)
-            updated.append(new)
-            new_values.append(as_array(new))
-        poses, values = updated, new_values
+            votes = votes_of(children, kernel, stride)
+            old = poses[n] if poses else np.zeros((1,) * 5)
+            new, couplings = update(votes, old, *norm)
+            new_values.append(new)
+        poses, values = new_values[1:], new_values
         history.append(couplings)
-    return values[1:], history
-
-
-def joined(arrays):
-    """All numbers of an example in one row."""
-    rows = [each.reshape(len(each), -1) for each in arrays]
-    return np.concatenate(rows, axis=1)
+    return poses, np.stack(history)
 
 
 # The shape of the inputs, sizes of kernels, strides.
@@ -129,7 +112,9 @@ def test_poses_couplings_and_gradients_equal_loops(case, num_routing):
         route(routed, num_routing),
         [inputs],
         weights,
-        lambda *arguments: joined(oracle(*arguments, **options)[0]),
+        lambda *arguments: np.concatenate(
+            [p.reshape(len(p), -1) for p in oracle(*arguments, **options)[0]], 1
+        ),
     )
     _, history = oracle(inputs, *(np.stack([w, w]) for w in weights), **options)
     for n, layer in enumerate(routed):
@@ -140,14 +125,9 @@ def test_poses_couplings_and_gradients_equal_loops(case, num_routing):
         ops.stack([routed[-1].couplings(*pair) for pair in pairs])
     )
     np.testing.assert_allclose(couplings.sum(axis=-1), 1, atol=1e-6)
-    for shares, ours in zip(history, couplings, strict=True):
-        positions = sorted({position for _, (position, _) in shares})
-        for (child, (position, kind)), share in shares.items():
-            children = sorted({i for i, (at, _) in shares if at == position})
-            place = positions.index(position), children.index(child), kind
-            np.testing.assert_allclose(
-                ours[(slice(None), *place)], share, atol=1e-5
-            )
+    np.testing.assert_allclose(
+        couplings, history.reshape(couplings.shape), atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("size", [0.0, 1e-20, 1e4])

@@ -12,20 +12,15 @@ from testing.gradients import (
 )
 
 
-def route(children, weights, biases, pose_weights):
-    """Activations [P, O] and poses [P, O, d] of one position, child by child.
-
-    Children are a list of poses [P, a] and activations [P], in P copies.
-    """
-    total, sums, poses = 0, 0, 0
-    for i, (pose, activation) in enumerate(children):
-        logits = np.einsum("pa,pao->po", pose, weights[:, i]) + biases[:, i]
-        logits -= logits.max(axis=1, keepdims=True)
-        share = activation[:, None] * numpy_oracle.softmax(logits, leaky=False)
-        vote = np.einsum("pa,pax->px", pose, pose_weights[:, i])
-        vote = vote.reshape(*share.shape, -1)
-        total = total + activation[:, None]
-        sums, poses = sums + share, poses + share[..., None] * vote
+def route(poses, activations, weights, biases, pose_weights):
+    """[P, K, a], [P, K] -> activations [P, O] and poses [P, O, d]."""
+    logits = np.einsum("pka,pkao->pko", poses, weights) + biases
+    shares = np.exp(logits - logits.max(axis=2, keepdims=True))
+    shares *= activations[..., None] / shares.sum(axis=2, keepdims=True)
+    votes = np.einsum("pka,pkax->pkx", poses, pose_weights)
+    votes = votes.reshape(*shares.shape, -1)
+    sums, total = shares.sum(axis=1), activations.sum(axis=1)[:, None]
+    poses = (shares[..., None] * votes).sum(axis=1)
     return sums / (total + 1e-12), poses / (sums[..., None] + 1e-12)
 
 
@@ -34,7 +29,7 @@ def oracle(layer):
 
     def function(poses, activations, weights, biases, *of_poses):
         pose_weights, *scale_and_shift = of_poses or [np.zeros_like(weights)]
-        types = poses.shape[3]
+        copies, *_, atoms = poses.shape
         sizes = [layer.kernel_size or length for length in poses.shape[1:3]]
         rule = layer.kernel_size, layer.strides, layer.padding
         poses = numpy_oracle.padded(poses, *rule)
@@ -44,14 +39,14 @@ def oracle(layer):
             for length, size in zip(poses.shape[1:3], sizes, strict=True)
         ]
         results = []
-        for position in np.ndindex(*positions):
-            children = []
-            for row, column, kind in np.ndindex(*sizes, types):
-                y = position[0] * layer.strides + row
-                x = position[1] * layer.strides + column
-                child = poses[:, y, x, kind], activations[:, y, x, kind]
-                children.append(child)
-            parents, votes = route(children, weights, biases, pose_weights)
+        for row, column in np.ndindex(*positions):
+            y, x = row * layer.strides, column * layer.strides
+            at = slice(None), slice(y, y + sizes[0]), slice(x, x + sizes[1])
+            children = poses[at].reshape(copies, -1, atoms)
+            of_children = activations[at].reshape(copies, -1)
+            parents, votes = route(
+                children, of_children, weights, biases, pose_weights
+            )
             parents = parents[..., None]
             if of_poses:
                 scale, shift = (

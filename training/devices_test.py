@@ -1,7 +1,4 @@
-"""Devices, processes and backends, in processes of their own.
-
-Backends that are not installed are left out.
-"""
+"""Devices, processes and the backends that are installed."""
 
 import contextlib
 import functools
@@ -84,10 +81,9 @@ def evaluation(summary_dir, step=20):
 
 @pytest.fixture(scope="module")
 def results_on(tmp_path_factory):
-    """Function from a backend and a number of devices to results.
+    """Wrong predictions, and losses of a training, by backend and devices.
 
-    They are the number of wrong predictions, and lists of the losses of a
-    training and, on TensorFlow, of another network with weight decay.
+    On TensorFlow also the losses of another network with weight decay.
     """
 
     @functools.cache

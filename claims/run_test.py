@@ -2,11 +2,9 @@
 
 import dataclasses
 import json
-import os
 import re
 import runpy
 import shutil
-import sys
 
 import numpy as np
 import pytest
@@ -16,6 +14,7 @@ from matplotlib.textpath import TextPath
 import experiment
 from claims import report
 from claims.attacks import Network
+from claims.changes import change_all
 from claims.measures import TESTS, Examiner, choose
 from claims.run import named_checkpoints, run_tests
 from common.errors import UserError
@@ -24,8 +23,6 @@ from config import Config
 from input_data import keys
 from testing import untrained
 from testing.commands import ROOT, output_of
-from testing.numpy_oracle import DIRECTIONS
-from testing.small_models import SIZES, small_shape
 from testing.tiny_files import WRITERS
 from training.evaluate import Evaluator
 from training.formats import open_checkpoint
@@ -33,17 +30,7 @@ from training.formats import open_checkpoint
 COUNT, STEPS = 90, 4
 # Of the command; the other tests are run in this process.
 CHOSEN = choose(["shift", "pgd", "detect"])
-OWN = """
-import keras
-from models.table import Model
-
-def network(images, num_classes):
-    flat = keras.layers.Flatten()(images)
-    layer = keras.layers.Dense(num_classes, activation="softmax")
-    return {"logits": layer(flat)}
-
-PLAIN = Model(network)
-"""
+OWN = "examples.routing_comparison:SharedWeights"
 
 
 @pytest.fixture(scope="module")
@@ -59,13 +46,9 @@ def trained(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory):
-    """The untrained checkpoint of a model own_model:PLAIN."""
+    """The untrained checkpoint of a model outside the table."""
     folder = tmp_path_factory.mktemp("own")
-    (folder / "own_model.py").write_text(OWN)
-    sys.path.append(str(folder))
-    network = untrained.small("own_model:PLAIN")
-    yield untrained.save(folder, *network, dataset="digits")
-    sys.path.remove(str(folder))
+    return untrained.save(folder, *untrained.small(OWN), dataset="digits")
 
 
 @pytest.fixture(scope="module")
@@ -73,12 +56,10 @@ def results(trained, own, tmp_path_factory):
     """Folder, output and results of the command on two networks."""
     folder = tmp_path_factory.mktemp("results")
     flags = "--dataset=digits", f"--num_examples={COUNT}", f"--steps={STEPS}"
-    flags += f"--tests={','.join(CHOSEN)}", "--model=own_model:PLAIN"
-    paths = os.pathsep.join([sys.path[-1], os.environ.get("PYTHONPATH", "")])
+    flags += f"--tests={','.join(CHOSEN)}", f"--model={OWN}"
     output = output_of(
         *(ROOT / "robustness.py", f"--output_dir={folder}", *flags),
         *(f"a={trained}", f"own={own}"),
-        env={**os.environ, "PYTHONPATH": paths},
     )
     return folder, output, json.loads((folder / "robustness.json").read_text())
 
@@ -111,7 +92,7 @@ def counts(results, loaded):
     return of
 
 
-def test_severity_0_is_the_error_of_experiment(counts, results, trained):
+def test_errors_are_those_of_evaluations(counts, loaded, results, trained):
     config = Config(train=False, checkpoint=trained, eval_size=COUNT)
     wrong = experiment.run(config).wrong
     assert 0 < wrong < COUNT / 2
@@ -123,24 +104,14 @@ def test_severity_0_is_the_error_of_experiment(counts, results, trained):
             assert found["wrong_examples"] == [n for n in odd if n % 2]
         else:
             assert (found["wrong"], found["num_examples"]) == (wrong, COUNT)
+    model, images, labels = loaded
+    logits, _ = Network(model, COUNT).predict(change_all("shift", images, 4, 0))
+    is_wrong = logits.argmax(axis=-1) != labels.argmax(axis=-1)
+    assert counts("shift", 4)["wrong_examples"] == list(
+        np.flatnonzero(is_wrong)
+    )
     tested = [(r["test"], r["severity"]) for r in results[2]["results"]]
     assert tested[:17] == [(t, s) for t in CHOSEN for s in CHOSEN[t]]
-
-
-def test_shifts_are_those_of_an_evaluation_of_moved_arrays(
-    counts, loaded, trained, tmp_path
-):
-    _, images, labels = loaded
-    padded = np.pad(images, [(0, 0), (3, 3), (3, 3), (0, 0)])
-    for n, image in enumerate(padded):
-        down, right = DIRECTIONS[n % 8]
-        padded[n] = np.roll(image, (3 * down, 3 * right), (0, 1))
-    moved = np.round(255 * padded[:, 3:-3, 3:-3]).astype("uint8")
-    np.save(tmp_path / "x_test", moved)
-    np.save(tmp_path / "y_test", labels.argmax(axis=-1))
-    data = {"dataset": "arrays", "data_dir": str(tmp_path)}
-    score = experiment.run(Config(train=False, checkpoint=trained, **data))
-    assert counts("shift", 3)["wrong"] == score.wrong
 
 
 def test_attacks_and_their_detection(counts):
@@ -201,7 +172,7 @@ def test_tables_pictures_and_resuming(results, own, capsys):
     path = folder / "robustness.json"
     path.write_text(json.dumps({**content, "results": done}))
     config = Config(train=False, dataset="digits", eval_size=COUNT)
-    of_own = dataclasses.replace(config, model="own_model:PLAIN")
+    of_own = dataclasses.replace(config, model=OWN)
     networks = named_checkpoints([f"own={own}"], of_own)
     run_tests(networks, config, folder, CHOSEN, STEPS, "svg")
     assert capsys.readouterr().out.count("wrong") == 1
@@ -214,11 +185,11 @@ def test_tables_pictures_and_resuming(results, own, capsys):
 
 
 def test_names_of_own_models(own):
-    name = "own_model:PLAIN-1"
+    name = f"{OWN}-1"
     (found,) = named_checkpoints([f"{name}={own}"], Config())
     assert found[:2] == (name, own)
-    assert found[2].architecture.model == "own_model:PLAIN"
-    with pytest.raises(UserError, match="add --model=own_model:PLAIN"):
+    assert found[2].architecture.model == OWN
+    with pytest.raises(UserError, match=f"add --model={OWN}"):
         named_checkpoints([f"own={own}"], Config())
 
 
@@ -261,33 +232,25 @@ def test_results_belong_to_weights_images_and_settings(arrays, tmp_path):
     fourth = arrays("out", ["0.3"], seed=1)
     assert fourth[:4] == third
     assert [row[2] for row in fourth[4:]] == [1, 1]
-
-
-def test_tables_have_the_severities_that_were_asked_for(arrays, tmp_path):
-    arrays("out", ["0.1", "0.2", "0.4"])
+    # Tables have only the severities that were asked for.
     arrays("out", ["0.5", "0.5", "0.2"])
     text = (tmp_path / "out" / "robustness.csv").read_text()
     for name in "ab":
         assert f'noise,{name},1,"0.2, 0.2, 0.5"' in text
 
 
-def test_a_second_process_in_the_folder_is_refused(
-    arrays, tmp_path, monkeypatch
-):
+def test_a_second_process_or_an_edited_file(arrays, tmp_path, monkeypatch):
     command = ["robustness.py", f"--output_dir={tmp_path}", f"a={tmp_path}/a"]
     monkeypatch.setattr("sys.argv", [*command, "--dataset=digits"])
     stop = pytest.raises(SystemExit, match="another process .* in ")
     with sole_process(tmp_path, "testing"), stop:
         runpy.run_path(str(ROOT / "robustness.py"), run_name="__main__")
-
-
-def test_an_edited_file_is_an_error(arrays, tmp_path):
-    arrays("out", ["0.3"])
-    path = tmp_path / "out" / "robustness.json"
+    path = tmp_path / "robustness.json"
+    arrays("", ["0.3"])
     text = path.read_text().replace('"num_examples": 20', '"num_examples": 0')
     path.write_text(text)
     with pytest.raises(UserError, match=r"json: .*num_examples must not be 0"):
-        arrays("out", ["0.3"])
+        arrays("", ["0.3"])
     assert path.read_text() == text
 
 
@@ -365,33 +328,11 @@ def test_latex_tables_fit_a_page():
     assert rf"\caption{{{caption}" in text
 
 
-# To compile; that of the tests above is the first.
-SLOW = ("capsule", "deepcaps", "inverted_attention", "matrix_capsule")
-SLOW += ("vb_capsule",)
-
-
-@pytest.mark.parametrize(
-    "model",
-    [
-        pytest.param(m, marks=[pytest.mark.slow] * (m in SLOW))
-        for m in sorted({*SIZES} - {"photo_capsule"})
-    ],
-)
-def test_every_model(model):
-    network, _ = untrained.small(model, small_shape(model))
-    images = np.random.default_rng(0).random((3, 18, 20, 2)).astype("float32")
-    labels = np.eye(3, dtype="float32")
-    one = Examiner(Network(network, 4), images, labels, 1, 0)
-    fitting = [test for test in TESTS if one.reason_to_skip(test) is None]
-    for test in ("fgsm", *fitting[9:]):
-        counts = one.run(test, 2 if test == "iterations" else 0.1)
-        assert 0 <= counts["wrong"] <= counts["num_examples"]
-
-
 @pytest.fixture(scope="module")
 def others(tmp_path_factory):
-    """Checkpoints and data that do not fit, by name."""
+    """A folder of checkpoints that do not fit, and of data."""
     folder = tmp_path_factory.mktemp("others")
+    WRITERS["cifar10"](folder)
     colors = keys.ImageShape(24, 24, 3, 10)
     for name, dataset, network in (
         ("plain", "digits", untrained.small("baseline")),
@@ -399,45 +340,31 @@ def others(tmp_path_factory):
         ("cifar10", "cifar10", untrained.small(shape=colors)),
     ):
         untrained.save(folder / name, *network, dataset=dataset)
-    (folder / "arrays").mkdir()
-    for name in ("arrays", "cifar10"):
-        WRITERS[name](folder / name)
     return folder
 
 
 @pytest.mark.parametrize(
-    ("networks", "dataset", "count", "message"),
+    ("networks", "count", "message"),
     [
-        *(("", None, 9, "NAME=CHECKPOINT"), ("a={} a={}", None, 9, "a=")),
-        *(("a=none", None, 9, "none"), ("a={}/plain", None, 9, "detect")),
-        *(("a={}/plain", None, 1, "one test"), ("a={}/two", None, 9, "two")),
-        ("a={}/plain", "arrays", 9, "plain"),
-        ("a={}/cifar10", "cifar10", 9, "cifar10"),
+        *(("", 9, "NAME=CHECKPOINT"), ("a=x a=y", 9, "a=y")),
+        *(("a={}/plain", 9, "detect"), ("a={}/plain", 1, "one test image")),
+        *(("a={}/two", 9, "two"), ("a={}/cifar10", 9, "standardized")),
     ],
 )
-def test_networks_that_do_not_fit(others, networks, dataset, count, message):
-    data_dir = dataset and str(others / dataset)
-    options = {"dataset": dataset, "data_dir": data_dir, "eval_size": count}
-    config, chosen = Config(train=False, **options), choose(["detect"])
-    arguments, rest = networks.format(*[others] * 2).split(), (STEPS, None)
+def test_networks_that_do_not_fit(others, networks, count, message):
+    data_dir = str(others) if "cifar10" in networks else None
+    config = Config(train=False, data_dir=data_dir, eval_size=count)
+    names = networks.format(others).split()
+    chosen = others, choose(["detect"]), STEPS, None
     with pytest.raises(UserError, match=message):
-        run_tests(
-            named_checkpoints(arguments, config), config, others, chosen, *rest
-        )
+        run_tests(named_checkpoints(names, config), config, *chosen)
 
 
 def test_severities_that_do_not_fit():
     assert choose(["pgd"], ["0", "0.05"]) == {"pgd": (0, 0.05)}
-    for test, severities in {
-        "rotate": "x 1e300",
-        "shift": "0.5 1e23",
-        "pgd": "nan 1.5",
-        "blur": "-1 1e9",
-        "scale": "0 1e-300",
-        "iterations": "0 1000",
-        "noise": "inf",
-        "rotat": "1",
-    }.items():
-        for text in severities.split():
-            with pytest.raises(UserError, match=f"{text} .*{test}|'{test}'"):
-                choose([test], ["0" if test == "pgd" else "1", text])
+    wrong = "rotate=x rotate=1e300 shift=0.5 shift=1e23 pgd=nan pgd=1.5 "
+    wrong += "blur=-1 blur=1e9 scale=0 scale=1e-300 iterations=0 "
+    wrong += "iterations=1000 noise=inf rotat=1"
+    for test, text in (pair.split("=") for pair in wrong.split()):
+        with pytest.raises(UserError, match=f"{text} .*{test}|'{test}'"):
+            choose([test], ["0" if test == "pgd" else "1", text])

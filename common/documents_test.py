@@ -5,23 +5,17 @@ import pytest
 
 from common import files
 from common.errors import UserError
-from common.files import complete_rows, read_json, require, to_json
+from common.files import complete_rows, read_json, require
 
 EXAMPLE = {"name": "", "count": 1, "share?": 0.0, "rows": [[0], "one"]}
 EXAMPLE["by_key"] = {"*": {"is_right": True}}
 RIGHT = {"name": "a", "count": 2, "rows": [[], [3]], "by_key": {}, "more": 1}
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {},
-        *({"share": 1}, {"share": 0.5}, {"share": None}),
-        {"by_key": {"a": {"is_right": False}}},
-    ],
-)
-def test_documents_like_the_example(change):
-    require({**RIGHT, **change}, EXAMPLE)
+def test_documents_like_the_example():
+    for share in (1, 0.5, None):
+        require({**RIGHT, "share": share}, EXAMPLE)
+    require({**RIGHT, "by_key": {"a": {"is_right": False}}}, EXAMPLE)
 
 
 @pytest.mark.parametrize(
@@ -52,12 +46,6 @@ def test_a_document_without_null(tmp_path, monkeypatch):
         path.write_text(text)
         with pytest.raises(UserError, match=r"some\.json: "):
             read_json(path, "some")
-
-
-def test_numbers_that_are_not_finite_become_null():
-    values = {"a": [math.nan, -math.inf, 0.1 + 0.2], "b": "NaN"}
-    expected = {"a": [None, None, 0.1 + 0.2], "b": "NaN"}
-    assert json.loads(to_json(values)) == expected
 
 
 def test_rows_of_csv(tmp_path):

@@ -11,17 +11,11 @@ FOLDER = pathlib.Path(__file__).parent
 NOTEBOOK = FOLDER / "digits.ipynb"
 
 
-@pytest.fixture
-def few_digits(monkeypatch):
-    read_split = digits.read_split
-    monkeypatch.setattr(
-        digits, "read_split", lambda split: read_split(split)[:64]
-    )
-    monkeypatch.setattr(sys, "path", [*sys.path])
-
-
 @pytest.mark.slow
-def test_the_notebook_runs_from_top_to_bottom(few_digits, capsys, monkeypatch):
+def test_the_notebook_runs_from_top_to_bottom(capsys, monkeypatch):
+    read = digits.read_split
+    monkeypatch.setattr(digits, "read_split", lambda split: read(split)[:64])
+    monkeypatch.setattr(sys, "path", [*sys.path])
     cells = json.loads(NOTEBOOK.read_text())["cells"]
     sources = ["".join(c["source"]) for c in cells if c["cell_type"] == "code"]
     assert sum("epochs = 10" in source for source in sources) == 1

@@ -1,3 +1,4 @@
+import dataclasses
 import signal
 import sys
 
@@ -75,16 +76,13 @@ def test_the_time_of_the_runs_that_are_left(monkeypatch):
     assert others == ["2 runs left, about 4 min", "1 run left, about 2 min"]
 
 
-def test_an_edited_run_is_an_error(tmp_path, fake):
-    fake.write_text(FAKE.replace('"seconds": 5.0', '"seconds": "5"'))
+def test_edited_runs_and_commands_that_fail_are_errors(tmp_path, fake):
     config = Config(summary_dir=str(tmp_path), max_steps=25, save_step=10)
+    with pytest.raises(UserError, match="3"):
+        runner.run(dataclasses.replace(config, model="baseline"))
+    fake.write_text(FAKE.replace('"seconds": 5.0', '"seconds": "5"'))
     with pytest.raises(UserError, match=r"run\.json: .*seconds must not be"):
         runner.train_and_evaluate(config)
-
-
-def test_a_command_that_fails_is_an_error(tmp_path):
-    with pytest.raises(UserError, match="3"):
-        runner.run(Config(model="baseline", summary_dir=str(tmp_path)))
 
 
 def test_a_signal_stops_the_command(tmp_path):

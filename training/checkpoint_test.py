@@ -54,9 +54,12 @@ def test_a_folder_stands_for_its_newest_checkpoint(trained, tmp_path):
         save(folder, trained, step)
     for path in (tmp_path, folder, folder / "model.ckpt-10"):
         assert open_checkpoint(path).step == 10
+    (tmp_path / "a.keras").write_bytes(b"")
     for missing in (tmp_path / "none", folder / "model.ckpt-8"):
         with pytest.raises(UserError, match=missing.name):
             open_checkpoint(missing)
+    with pytest.raises(UserError, match="export"):
+        open_checkpoint(tmp_path / "a.keras")
 
 
 @pytest.mark.parametrize("name", [WEIGHTS_FILE, JSON_FILE])
@@ -65,6 +68,9 @@ def test_damage_is_found(saved, name, damage):
     DAMAGE[damage](saved / name)
     with pytest.raises(checkpoint.DamagedError, match=saved.name):
         open_checkpoint(saved)
+    assert checkpoint.latest_valid(saved.parent) is None
+    with pytest.raises(UserError, match=str(saved.parent)):
+        checkpoint.latest_valid(saved.parent, quarantine=True)
 
 
 def test_what_cannot_be_read_for_the_moment_is_not_damaged(saved, monkeypatch):
@@ -107,19 +113,6 @@ def test_wrong_types_with_right_checksums(saved, place, value):
     with pytest.raises(UserError, match=message) as caught:
         open_checkpoint(saved)
     assert not isinstance(caught.value, checkpoint.DamagedError)
-
-
-def test_an_export_is_not_a_checkpoint(tmp_path):
-    (tmp_path / "network.keras").write_bytes(b"")
-    with pytest.raises(UserError, match="export"):
-        open_checkpoint(tmp_path / "network.keras")
-
-
-def test_a_folder_without_a_valid_checkpoint_is_an_error(saved):
-    (saved / WEIGHTS_FILE).unlink()
-    assert checkpoint.latest_valid(saved.parent) is None
-    with pytest.raises(UserError, match=str(saved.parent)):
-        checkpoint.latest_valid(saved.parent, quarantine=True)
 
 
 def test_keep_removes_the_oldest(trained, tmp_path):

@@ -1,7 +1,4 @@
-"""Devices, processes and backends, in processes of their own.
-
-Backends that are not installed are left out.
-"""
+"""Devices, processes and the backends that are installed."""
 
 import contextlib
 import functools

@@ -1,5 +1,3 @@
-"""Weights of other projects, against networks of plain Keras layers."""
-
 import os
 import pathlib
 
@@ -85,44 +83,34 @@ def test_network_of_capsnet_keras(tmp_path):
 
 
 def test_network_of_efficient_capsnet(tmp_path):
-    def named(layer, **arrays):
-        return {f"{layer}/{name}": array for name, array in arrays.items()}
-
-    arrays, depth = {}, 1
+    arrays, expected, depth = {}, {}, 1
     statistics = ("gamma", "beta", "moving_mean", "moving_variance")
     sizes = zip((5, 3, 3, 3), (4, 3, 3, 6), strict=True)
-    for number, (kernel, size) in enumerate(sizes, 9):
-        # The numbers of a second network of one process.
-        arrays |= named(
-            f"CapsNet/conv2d_{number}",
-            kernel=random_array(kernel, kernel, depth, size),
-            bias=random_array(size),
-        )
-        arrays |= named(
-            f"CapsNet/batch_normalization_{number}",
-            **{name: random_array(size) for name in statistics},
-        )
-        depth = size
+
+    def add(ours, theirs, **values):
+        expected[ours] = list(values.values())
+        named = {f"CapsNet/{theirs}/{k}": v for k, v in values.items()}
+        arrays.update(named)
+
+    # The numbers of a second network of one process.
+    for number, (size, filters) in enumerate(sizes, 1):
+        kernel = random_array(size, size, depth, filters)
+        values = {"kernel": kernel, "bias": random_array(filters)}
+        add(f"conv{number}", f"conv2d_{number + 8}", **values)
+        values = {name: random_array(filters) for name in statistics}
+        add(f"norm{number}", f"batch_normalization_{number + 8}", **values)
+        depth = filters
     kernel, bias = random_array(9, 9, 1, 6), random_array(6)
     weights, biases = random_array(10, 3, 2, 4), random_array(10, 3, 1)
-    arrays |= named("CapsNet/conv2d_13", kernel=kernel, bias=bias)
-    arrays |= named("CapsNet/digit_caps", W=weights, b=biases)
+    add("primary_capsule", "conv2d_13", kernel=kernel, bias=bias)
+    add("class_capsule", "digit_caps", W=weights, b=biases)
+    expected["primary_capsule"] = [kernel[:, :, 0], bias]
+    expected["class_capsule"] = [weights, biases[..., 0]]
     dense = dense_arrays("Generator", 10 * 4, 512, 1024, 784)
     write(tmp_path / "efficient_capsnet_MNIST.h5", {**arrays, **dense})
 
     architecture, model = load(tmp_path / "efficient_capsnet_MNIST.h5")
     assert architecture.model == "efficient_capsule"
-    expected = {
-        "primary_capsule": [kernel[:, :, 0], bias],
-        "class_capsule": [weights, biases[..., 0]],
-    }
-    for number in range(1, 5):
-        prefix = f"CapsNet/conv2d_{number + 8}/"
-        names = "kernel", "bias"
-        expected[f"conv{number}"] = [arrays[prefix + name] for name in names]
-        prefix = f"CapsNet/batch_normalization_{number + 8}/"
-        names = statistics
-        expected[f"norm{number}"] = [arrays[prefix + name] for name in names]
     expected = {model.network.get_layer(k): v for k, v in expected.items()}
     expected[model.decoder] = list(dense.values())
     assert sum(map(len, expected.values())) == len(model.weights)

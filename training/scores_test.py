@@ -14,12 +14,8 @@ def predictions(labels, logits, num_targets):
     return Predictions(labels, logits, None, pipeline, "a data set", 1.0)
 
 
-def score(labels, logits, num_targets):
-    return predictions(labels, logits, num_targets).score
-
-
 @pytest.mark.parametrize(
-    ("num_targets", "labels", "logits", "expected"),
+    ("num_targets", "labels", "logits", "counts", "wrong", "matrix"),
     [
         (
             1,  # 0 as 0, 0 as 1, 1 as 2; 2 as 0: a tie; 2 as 2, nothing
@@ -28,73 +24,52 @@ def score(labels, logits, num_targets):
                 *([0.9, 0.1, 0.1], [0.1, 0.9, 0.1], [0.1, 0.8, 0.9]),
                 *([0.5, 0.5, 0.5], [0.1, 0.1, 0.2], [0.1, np.nan, 0.2]),
             ],
-            [[1, 1, 0], [0, 0, 1], [1, 0, 1]],
+            *((6, 2, 2, 1), [1, 2, 3, 5], [[1, 1, 0], [0, 0, 1], [1, 0, 1]]),
         ),
         (
             2,  # both right; 1 right, 0 as 2; 0 and 1 as 2 and 3
-            [[1, 1, 0, 0]] * 3,
-            [[0.8, 0.9, 0.1, 0.2], [0.1, 0.9, 0.8, 0.2], [0.1, 0.2, 0.8, 0.9]],
-            [[1, 0, 1.5, 0.5], [0, 2, 0.5, 0.5], [0] * 4, [0] * 4],
+            [[1, 1, 0, 0]] * 5,
+            [
+                *([0.8, 0.9, 0.1, 0.2], [0.1, 0.9, 0.8, 0.2]),
+                [0.1, 0.2, 0.8, 0.9],
+                [0.6, 0.5, 0.1, 0.2],  # right, but 0.5 is not above 0.5
+                [0.9, 0.7, 0.8, 0.1],  # above 0.5, but not the two longest
+            ],
+            *((5, 2, 4, 1), [1, 2, 4]),
+            [[3, 0, 1.5, 0.5], [0, 3, 1.5, 0.5], [0] * 4, [0] * 4],
         ),
         (
             # The last row and column are for no class. One missed label for
-            # two wrong predictions; none for one; 0, 1 as 2; 1 missed.
+            # two wrong predictions; none for one; 0, 1 as 2; 1 missed; two
+            # right; none right; not finite.
             keys.SEVERAL_LABELS,
-            [[1, 0, 0], [0, 0, 0], [1, 1, 0], [0, 1, 0]],
-            [[0.1, 0.9, 0.8], [0.9, 0.1, 0.2], [0.9, 0.4, 0.7], [0] * 3],
-            [[1, 0.5, 0.5, 0], [0, 0, 1, 1], [0] * 4, [1, 0.5, 0.5, 0]],
+            [
+                [1, 0, 0],
+                [0] * 3,
+                [1, 1, 0],
+                [0, 1, 0],
+                [1, 0, 1],
+                *[[0] * 3] * 2,
+            ],
+            [
+                *([0.1, 0.9, 0.8], [0.9, 0.1, 0.2], [0.9, 0.4, 0.7], [0] * 3),
+                *([0.9, 0.5, 0.6], [0.1, 0.2, 0.3], [0.1, np.inf, 0.3]),
+            ],
+            *((7, 2, 2, 2), [0, 1, 2, 3, 6]),
+            [[2, 0.5, 0.5, 0], [0, 0, 1, 1], [0, 0, 1, 0], [1, 0.5, 0.5, 0]],
         ),
     ],
 )
-def test_confusion_matrices_by_hand(num_targets, labels, logits, expected):
+def test_scores_and_confusion_matrices_by_hand(
+    num_targets, labels, logits, counts, wrong, matrix
+):
     found = predictions(np.array(labels), np.array(logits), num_targets)
-    np.testing.assert_array_equal(found.confusion_matrix, expected)
-
-
-@pytest.mark.parametrize("num_targets", [1, 2])
-def test_wrong_examples_are_those_that_the_score_counts(num_targets):
-    rng = np.random.default_rng(4)
-    logits = rng.integers(0, 4, (500, 6)) / 4  # coarse, so that there are ties
-    order = rng.uniform(size=(500, 6)).argsort(axis=1)
-    labels = (order < num_targets).astype("float32")
-    logits[7, 2], logits[8] = np.inf, np.nan
-    found = predictions(labels, logits, num_targets)
-    wrong = found.wrong
-    assert {7, 8} <= set(wrong)
-    found.pipeline.spec.rows = range(1000, 1500)  # not of pairs
-    added = 1000 if num_targets == 1 else 0
-    assert found.wrong_rows == (wrong + added).tolist()
-    assert 100 < len(wrong) == score(labels, logits, num_targets).wrong < 500
-    right = np.setdiff1d(np.arange(500), wrong)
-    assert score(labels[right], logits[right], num_targets).wrong == 0
-
-
-def test_score_of_one_and_two_targets():
-    logits = np.array([[0.9, 0.5, 0.1], [0.2, 0.7, 0.6], [0.1, 0.2, 0.3]])
-    assert score(np.eye(3)[[0, 2, 2]], logits, 1) == Score(3, 2, 2, 1)
-    logits = [
-        [0.9, 0.1, 0.6],
-        [0.6, 0.1, 0.5],  # right, but not above 0.5
-        [0.9, 0.8, 0.7],  # above 0.5, but not the two longest
-        [0.4, 0.1, 0.3],
-    ]
-    result = score(np.array([[1, 0, 1]] * 4), np.array(logits), 2)
-    assert result == Score(4, 3, 4, 1)
-    assert "1 of 4 (25.00%)" in result.pairs_text
-
-
-def test_score_of_any_number_of_classes():
-    labels = np.array([[1, 0, 1], [0, 0, 0], [1, 1, 0], [0, 1, 0], [0, 0, 0]])
-    logits = [
-        [0.9, 0.5, 0.6],  # 0.5 is not above 0.5
-        [0.1, 0.2, 0.3],
-        [0.9, 0.4, 0.7],  # 0; 1 taken for 2
-        [0.1, 0.2, 0.3],  # missed
-        [0.1, np.nan, 0.3],  # nothing, and wrong
-    ]
-    result = predictions(labels, np.array(logits), 0)
-    assert result.score == Score(5, 2, 2, 1 + 1)
-    assert result.wrong.tolist() == [2, 3, 4]
+    assert found.score == Score(*counts)
+    assert found.wrong.tolist() == wrong
+    found.pipeline.spec.rows = range(10, 20)  # not of pairs
+    added = 0 if num_targets == 2 else 10
+    assert found.wrong_rows == [n + added for n in wrong]
+    np.testing.assert_array_equal(found.confusion_matrix, matrix)
 
 
 def test_ratios_are_those_of_scikit_learn():
@@ -107,11 +82,8 @@ def test_ratios_are_those_of_scikit_learn():
     present[:, 1:3] = predicted[:, 2:] = False
 
     def ratios(present, predicted):
-        tp = fp = fn = 0
-        for label, found in zip(present.flat, predicted.flat, strict=True):
-            tp += label and found
-            fp += found and not label
-            fn += label and not found
+        tp, fp = (predicted & present).sum(), (predicted & ~present).sum()
+        fn = (present & ~predicted).sum()
         pairs = (tp, tp + fp), (tp, tp + fn), (2 * tp, 2 * tp + fp + fn)
         return [share / total if total else 0 for share, total in pairs]
 

@@ -1,5 +1,3 @@
-"""Trainings and evaluations as on GPUs, with several steps in a call."""
-
 import signal
 
 import keras

@@ -1,9 +1,6 @@
-"""TF1 checkpoints against the reference's network in NumPy.
+"""TF1 checkpoints, written by TF1's Saver, against the reference in NumPy.
 
-The expected outputs come from a forward pass in float64 that shares no code
-with the layers. The reference numbers capsules and pixels channels first.
-Names and shapes are written out here from the reference's, and TF1's own
-Saver writes the files.
+The reference numbers capsules and pixels channels first.
 """
 
 import dataclasses
@@ -23,8 +20,6 @@ from training.formats import open_checkpoint
 from training.tf1_checkpoint import Tf1Checkpoint
 
 v1 = tf.compat.v1
-
-
 SIZES = {
     "capsule": {"conv_channels": 16, "num_prime_capsules": 2},
     "baseline": {"first_channels": 8, "second_channels": 6, "dense_units": 12},
@@ -87,9 +82,8 @@ def random_variables(architecture, slots=True, step=7):
     values = {"global_step": step}
     for name, shape in shapes_of(architecture).items():
         # Large enough that capsules are neither all 0 nor all 1 long.
-        scale = 0.3 if name == "capsule2/weights" else 0.05
-        if name.endswith("biases"):
-            scale = 0.2
+        scale = 0.2 if name.endswith("biases") else 0.05
+        scale = {"capsule2/weights": 0.3}.get(name, scale)
         values[name] = scale * random.standard_normal(shape)
         if slots:
             values[name + "/Adam"] = 1e-3 * random.standard_normal(shape)
@@ -102,13 +96,10 @@ def random_variables(architecture, slots=True, step=7):
 
 def write(prefix, values):
     with tf.Graph().as_default(), v1.Session() as session:
-        variables = [
+        for name, value in values.items():
             v1.get_variable(name, initializer=value)
-            for name, value in values.items()
-        ]
         session.run(v1.global_variables_initializer())
-        saver = v1.train.Saver(variables)
-        saver.save(session, str(prefix), write_meta_graph=False)
+        v1.train.Saver().save(session, str(prefix), write_meta_graph=False)
     return str(prefix)
 
 
@@ -177,7 +168,6 @@ def baseline_network(values, images, labels, hparams):
         {"depth": 2, "leaky": True, "routing": 1},
         {"depth": 3, "num_prime_capsules": 3},
         {"depth": 2, "padding": "SAME", "num_targets": 2},
-        {"depth": 3, "padding": "SAME", "leaky": True},
         {"depth": 3, "model": "baseline"},
         {"depth": 1, "model": "baseline", "padding": "SAME"},
     ],

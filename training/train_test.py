@@ -1,18 +1,10 @@
-import pytest
-
-from training import train as clock
+from training import train
 
 
-@pytest.fixture
-def now(monkeypatch):
-    """A list of one number, the time."""
-    time = [100.0]
-    monkeypatch.setattr(clock.time, "monotonic", lambda: time[0])
-    return time
-
-
-def test_only_laps_count(now):
-    timer = clock.Clock(batch_size=8, seconds=5.0)
+def test_only_laps_count(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(train.time, "monotonic", lambda: now[0])
+    timer = train.Clock(batch_size=8, seconds=5.0)
     now[0] += 30
     timer.restart()
     assert timer.images_per_second is timer.point() is None

@@ -1,5 +1,3 @@
-"""Colors, grids of images, axes and files of pictures."""
-
 import matplotlib
 import numpy as np
 import pytest
@@ -85,8 +83,3 @@ def test_pictures_alone_are_also_written_in_a_second_format():
     assert found.keys() == {"a.png", "a.svg", "b.csv"}
     assert found["a.png"].startswith(b"\x89PNG")
     assert found["a.svg"].startswith(b"<?xml")
-
-
-def test_long_names_are_cut():
-    assert drawing.truncate("a" * 14) == "a" * 14
-    assert drawing.truncate("a" * 15) == "a" * 13 + "…"

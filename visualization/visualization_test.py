@@ -1,5 +1,3 @@
-"""Figures of trained networks, by what stands where in them."""
-
 import functools
 import io
 import itertools
@@ -149,8 +147,6 @@ def check_columns(picture, columns, titles, rows):
 
 
 def test_the_picture_of_two_digits():
-    with pytest.raises(UserError, match="--num_targets=2"):
-        capsule_figures.multimnist(make_subject(), 1)
     subject = make_subject(2)
     (picture,) = capsule_figures.multimnist(subject, 1).values()
     columns, titles = [], []
@@ -193,11 +189,6 @@ def test_pictures_of_perturbations_move_one_dimension_at_a_time():
             moved = capsule + 0.05 * step * np.eye(len(capsule))[atom]
             expected.append(to_rgb(decoded(subject, moved, label)))
     assert_images(found, expected)
-
-
-def test_networks_without_decoder_draw_no_reconstructions():
-    with pytest.raises(UserError, match="no decoder"):
-        capsule_figures.reconstructions(make_subject(remake=False), 1)
 
 
 def test_files_of_the_projector(tmp_path):
@@ -270,11 +261,7 @@ def test_maps_and_entropy_of_the_couplings(tmp_path, leaky):
     assert line.get_ydata() == pytest.approx([equal] * 2)
     sums = couplings[:, :3].sum(axis=-2)
     assert maps[0].norm.halfrange == pytest.approx(abs(sums - equal).max())
-    check_entropies(files["routing_entropy.png"], couplings, leaky)
-
-
-def check_entropies(picture, couplings, leaky):
-    (axes,) = picture.figure.axes
+    (axes,) = files["routing_entropy.png"].figure.axes
     line, *points = axes.lines
     bound = np.log(couplings.shape[-1] + leaky)
     assert line.get_ydata() == pytest.approx([bound] * 2)
@@ -292,8 +279,14 @@ def check_entropies(picture, couplings, leaky):
     assert len({*entropies}) == len(entropies)
 
 
-def test_routing_by_self_attention():
+def test_figures_that_fit_a_network():
     files = capsule_figures.routing(make_subject(model="efficient_capsule"), 2)
     assert set(files) == {"routing.png", "routing_entropy.png"}
-    with pytest.raises(UserError, match="no routing"):
-        capsule_figures.routing(make_subject(model="homogeneous_capsule"), 1)
+    other = "homogeneous_capsule"
+    for draw, message, network in (
+        (capsule_figures.multimnist, "--num_targets=2", {}),
+        (capsule_figures.reconstructions, "no decoder", {"remake": False}),
+        (capsule_figures.routing, "no routing", {"model": other}),
+    ):
+        with pytest.raises(UserError, match=message):
+            draw(make_subject(**network), 1)

@@ -115,7 +115,6 @@ def test_test_images_and_files(client):
     response = client.post("/file?name=a.png", content=b"not an image")
     assert response.status_code == 400
     assert response.json()["error"].startswith("a.png")
-    paths = "/file?name=a.png", "/file?name=a.png&invert=true"
     drawn, dark = (
         picture(client.post(path, content=digit()).json()["image"])
         for path in ("/file?name=a.png", "/file?name=a.png&invert=true")

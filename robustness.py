@@ -4,8 +4,8 @@
     --output_dir=/tmp/robust --num_trials=3 \
     capsule=/tmp/capsule{} baseline=/tmp/baseline{}
 
-NAME=CHECKPOINT names a network. For your own model NAME is MODULE:CLASS or
-MODULE:CLASS-LABEL, or --model=MODULE:CLASS applies to the checkpoints that need
+NAME=CHECKPOINT names a network. For your own model NAME is MODULE:NAME or
+MODULE:NAME-LABEL, or --model=MODULE:NAME applies to the checkpoints that need
 it. With --num_trials=N, {} in CHECKPOINT stands for 0 to N - 1. All networks
 see the same images. Repeat the command to resume. Tests: docs/robustness.md.
 """

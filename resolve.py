@@ -3,11 +3,10 @@
 No later code lets a setting depend on another one.
 """
 
-import dataclasses
 import re
 
 from common.errors import UserError
-from input_data.registry import BUNDLED, find_data_set, shards_of
+from input_data.registry import BUNDLED, fill, with_data_defaults
 
 # Taken from a checkpoint of the same data set unless given as flags, as are the
 # model, the number of targets and the hyper-parameters in evaluations.
@@ -19,8 +18,6 @@ RECORDED = (
     *("augment", "batch_size", "crop_area", "dtype_policy", "flip"),
     *("max_steps", "seed", "shift", "validate"),
 )
-# Section 6 of the paper: digits on 36x36, shifted by up to 4 pixels.
-PAIR_PAD = PAIR_SHIFT = 4
 
 
 def check_job(config):
@@ -54,7 +51,7 @@ def inherit(config, checkpoint):
     has_other_files = dataset == BUNDLED and config.data_dir is not None
     if config.dataset not in (None, dataset) or has_other_files:
         return config
-    return _fill(config, **{name: recorded.get(name) for name in INHERITED})
+    return fill(config, **{name: recorded.get(name) for name in INHERITED})
 
 
 def with_defaults(config, model="capsule", num_targets=1):
@@ -64,23 +61,8 @@ def with_defaults(config, model="capsule", num_targets=1):
     `viewpoints` (all) can still be None. Raises UserError for settings that do
     not apply to the data set.
     """
-    # The reference's commands have no --dataset for MNIST.
-    dataset = BUNDLED if config.data_dir is None else "mnist"
-    config = _fill(
-        config, dataset=dataset, model=model, num_targets=num_targets
-    )
-    data_set = find_data_set(config.dataset)
-    shards = shards_of(config.data_dir)
-    _check_data(config, data_set, shards)
-    pad, shift = 0, 0 if config.augment else data_set.shift
-    if shards:  # of images that are shifted and padded
-        shift = 0
-    elif config.num_targets == 2:
-        pad = PAIR_PAD if config.pairs == "overlap" else 0
-        shift = PAIR_SHIFT
-    resize = "pad" if data_set.resizes else None
-    defaults = {"color": False, "distort": False, "resize": resize}
-    return _fill(config, pad=pad, shift=shift, **defaults)
+    config = fill(config, model=model, num_targets=num_targets)
+    return with_data_defaults(config)
 
 
 def for_evaluation(config, checkpoint):
@@ -107,42 +89,3 @@ def recorded(config):
         # TFDS orders the images of some sets differently from their files.
         "of_files": config.data_dir is not None,
     }
-
-
-def _fill(config, **defaults):
-    missing = {k: v for k, v in defaults.items() if getattr(config, k) is None}
-    return dataclasses.replace(config, **missing)
-
-
-def _check_data(config, data_set, shards):
-    """Raises UserError for settings that do not apply to the data set."""
-    photographs = data_set.photograph_size is not None
-    name, two_targets = config.dataset, config.num_targets == 2
-    if config.pairs != "overlap":
-        if not two_targets or config.train or config.crops > 1:
-            raise UserError(
-                f"--pairs={config.pairs} needs --num_targets=2 and "
-                "--train=false, and does not go with --crops"
-            )
-        two_targets = False  # as single images are read
-    refused = {
-        "data_dir": config.data_dir and name == BUNDLED,
-        "num_targets": two_targets and not data_set.two_targets,
-        "image_size": config.image_size and not data_set.resizes,
-        "resize": config.resize and not data_set.resizes,
-        "color": config.color and not data_set.colors,
-        "crops": config.crops > 1 and not photographs,
-        "viewpoints": config.viewpoints and name != "norb",
-        "shift": (photographs or shards) and config.shift is not None,
-        "pad": config.pad and photographs,
-        "distort": config.distort and (photographs or two_targets),
-        "augment": config.augment and (photographs or two_targets),
-        "crop_area": config.crop_area < 1 and (photographs or two_targets),
-        "flip": config.flip and (photographs or two_targets),
-    }
-    for flag, is_refused in refused.items():
-        if is_refused:
-            raise UserError(
-                f"--{flag}={getattr(config, flag)} does not apply to "
-                f"--dataset={name} with --num_targets={config.num_targets}"
-            )

@@ -13,7 +13,7 @@ from common.errors import UserError, user_errors
 from config import EVAL_BATCH_SIZE
 from input_data import keys
 from input_data.preparation import center, center_of_mass
-from input_data.registry import BUNDLED, find_data_set
+from input_data.registry import BUNDLED, PAIR_SHIFT, find_data_set
 from training import inference
 from training.evaluate import Evaluator
 from visualization.drawing import to_rgb
@@ -74,7 +74,7 @@ class DemoModel:
         self.prepare = inference.preparation(config, shape)
         # Largest distance of each of two objects from the center, in pixels.
         overlap = config.pairs == "overlap"
-        self._max_offset = resolve.PAIR_SHIFT if overlap else max(self._size)
+        self._max_offset = PAIR_SHIFT if overlap else max(self._size)
         self._searches = {}
         image = np.zeros((*self._size, shape.depth), "float32")
         coupling_map, routing = None, model.routing_of(image[None])

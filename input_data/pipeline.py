@@ -185,5 +185,7 @@ def read_in_graph(read, indices, shape, dtype):
 
 
 def _map(dataset, function):
-    autotune = tf.data.AUTOTUNE
-    return dataset.map(function, autotune).prefetch(autotune)
+    options = tf.data.Options()
+    options.autotune.enabled = False  # its thread delays the end of the program
+    batches = dataset.map(function, os.cpu_count()).prefetch(2)
+    return batches.with_options(options)

@@ -94,6 +94,8 @@ DATASETS = {
 BUNDLED = "digits"
 # tfds:NAME is the set NAME of TensorFlow Datasets.
 TFDS_PREFIX = "tfds:"
+# Section 6 of the paper: digits on 36x36, shifted by up to 4 pixels.
+PAIR_PAD = PAIR_SHIFT = 4
 
 
 def find_data_set(name):
@@ -114,14 +116,78 @@ def shards_of(data_dir):
     return re.fullmatch("(.+)@([1-9][0-9]*)", str(data_dir))
 
 
+def fill(config, **defaults):
+    """A `Config` in which `defaults` replace None."""
+    missing = {k: v for k, v in defaults.items() if getattr(config, k) is None}
+    return dataclasses.replace(config, **missing)
+
+
+def with_data_defaults(config):
+    """A `Config` with the defaults of its data set.
+
+    Raises UserError for settings that do not apply to the data set.
+    """
+    # The reference's commands have no --dataset for MNIST.
+    dataset = BUNDLED if config.data_dir is None else "mnist"
+    config = fill(config, dataset=dataset, num_targets=1)
+    data_set = find_data_set(config.dataset)
+    shards = shards_of(config.data_dir)
+    _check(config, data_set, shards)
+    pad = 0
+    shift = 0 if config.augment else data_set.shift
+    if shards:  # of images that are shifted and padded
+        shift = 0
+    elif config.num_targets == 2:
+        pad = PAIR_PAD if config.pairs == "overlap" else 0
+        shift = PAIR_SHIFT
+    resize = "pad" if data_set.resizes else None
+    defaults = {"color": False, "distort": False, "resize": resize}
+    return fill(config, pad=pad, shift=shift, **defaults)
+
+
+def _check(config, data_set, shards):
+    """Raises UserError for settings that do not apply to the data set."""
+    photographs = data_set.photograph_size is not None
+    name, two_targets = config.dataset, config.num_targets == 2
+    if config.pairs != "overlap":
+        if not two_targets or config.train or config.crops > 1:
+            raise UserError(
+                f"--pairs={config.pairs} needs --num_targets=2 and "
+                "--train=false, and does not go with --crops"
+            )
+        two_targets = False  # as single images are read
+    refused = {
+        "data_dir": config.data_dir and name == BUNDLED,
+        "num_targets": two_targets and not data_set.two_targets,
+        "image_size": config.image_size and not data_set.resizes,
+        "resize": config.resize and not data_set.resizes,
+        "color": config.color and not data_set.colors,
+        "crops": config.crops > 1 and not photographs,
+        "viewpoints": config.viewpoints and name != "norb",
+        "shift": config.shift and (photographs or shards),
+        "pad": config.pad and photographs,
+        "distort": config.distort and (photographs or two_targets),
+        "augment": config.augment and (photographs or two_targets),
+        "crop_area": config.crop_area < 1 and (photographs or two_targets),
+        "flip": config.flip and (photographs or two_targets),
+    }
+    for flag, is_refused in refused.items():
+        if is_refused:
+            raise UserError(
+                f"--{flag}={getattr(config, flag)} does not apply to "
+                f"--dataset={name} with --num_targets={config.num_targets}"
+            )
+
+
 def load(config, train):
-    """Loads the `Pipeline` of a resolved `Config`, or raises UserError."""
+    """Loads the `Pipeline` of a `Config`, or raises UserError."""
     # Imported here, so that flags are parsed without TensorFlow.
     import tensorflow as tf
 
     from input_data.pairs import SeparatePairs
     from input_data.pipeline import Pipeline
 
+    config = with_data_defaults(config)
     # tf.data reads the images from the CPU's memory, even if there is a GPU.
     with tf.device("CPU:0"):
         if config.pairs != "overlap":

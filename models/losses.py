@@ -20,7 +20,10 @@ def su_margins(labels, scores, step, hparams):
 
 
 def summed_margins(labels, scores, step, hparams):
-    """Equation 4 of Sabour et al. 2017: a sum, not half the mean."""
+    """The margin loss, equation 4 of Sabour et al. 2017, a sum over classes.
+
+    sum_k T_k max(0, 0.9 - |v_k|)^2 + 0.5 (1 - T_k) max(0, |v_k| - 0.1)^2
+    """
     return 2.0 * labels.shape[-1] * layers.margin_loss(labels, scores)
 
 

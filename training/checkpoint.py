@@ -82,8 +82,8 @@ class Checkpoint:
     def load(self, model, architecture):
         """Loads the weights and, into a compiled model, the optimizer's state.
 
-        Another model gets the weights' moving average, if saved. Raises
-        UserError if `architecture` differs from the checkpoint's.
+        A model that is not compiled gets the weights' moving average, if saved.
+        Raises UserError if `architecture` differs from the checkpoint's.
         """
         self._require(self.architecture.settings(), architecture.settings())
         with user_errors(self.path), warnings.catch_warnings():

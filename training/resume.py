@@ -15,6 +15,8 @@ def resume(run, latest):
     reason = None
     if dataset != config.dataset:
         reason = "it is of another --dataset"
+    elif saved.model != mine.model:
+        reason = "it is of another --model"
     elif saved.num_targets != mine.num_targets:
         reason = "it is of another --num_targets"
     elif not latest.has_optimizer_state:
@@ -49,7 +51,7 @@ def resume(run, latest):
 
 
 def initialize(run):
-    """Compiles the model, loads `init_checkpoint`, and takes its step.
+    """Compiles the model and loads `init_checkpoint`, also its step.
 
     Without the optimizer's state of the weights trained now, the training
     starts at step 0, as Adam corrects its moments for the number of steps.

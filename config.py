@@ -194,9 +194,9 @@ class Config(DataConfig):
     keep: int = field(0, "Newest checkpoints to keep; 0 keeps all.", at_least=0)
     init_checkpoint: str | None = field(
         None,
-        "Checkpoint, also TF1's, or HDF5 weights. A new training takes from it "
-        "weights, step and Adam's moments. Without moments, if only one training has `ema`, "
-        "or if other weights are trained, training starts at step 0.",
+        "Checkpoint, also TF1's, or HDF5 weights, to start from: its weights, "
+        "step and Adam's moments. Without moments, if only one training has "
+        "`ema`, or if other weights are trained, training starts at step 0.",
     )
     init_weights_only: bool = field(
         False, "With --init_checkpoint: take only weights and start at step 0."

@@ -71,10 +71,9 @@ def for_evaluation(config, checkpoint):
         raise UserError(
             f"{checkpoint.path} does not record its data set; add --dataset"
         )
-    if checkpoint.architecture is None:  # a TF1 checkpoint
-        return with_defaults(config)
-    network = checkpoint.architecture
-    return with_defaults(config, network.model, network.num_targets)
+    if network := checkpoint.architecture:
+        return with_defaults(config, network.model, network.num_targets)
+    return with_defaults(config)  # a TF1 checkpoint
 
 
 def recorded(config):

@@ -75,3 +75,17 @@ def keep_freed_memory():
         set_option(arena_max, 1)  # other arenas cannot exceed 64 MB
         set_option(mmap_threshold, 2**30)
         set_option(trim_threshold, 2**31 - 1)
+
+
+def first_gpu():
+    """Name of the first GPU and its peak memory in bytes."""
+    if keras.backend.backend() == "jax":
+        import jax
+
+        device = jax.local_devices()[0]
+        return device.device_kind, device.memory_stats()["peak_bytes_in_use"]
+    import torch
+
+    device = keras.ops.convert_to_tensor(0.0).device
+    memory = torch.cuda.max_memory_allocated(device)
+    return torch.cuda.get_device_name(device), memory

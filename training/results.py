@@ -115,7 +115,7 @@ class Results(contextlib.ExitStack):
         }
         if checkpoint:
             cost = predictions.losses[:, 1].mean()
-            scalars |= dict.fromkeys(("loss", "total_loss"), score.loss)
+            scalars |= {"loss": score.loss, "total_loss": score.loss}
             scalars["batch_classification_cost"] = cost
         self._writer.scalars(scalars, step)
         if checkpoint and checkpoint.architecture:  # TF1's have none
@@ -135,8 +135,7 @@ class Results(contextlib.ExitStack):
             if self._is_json:
                 path = self._folder / f"{name}.confusion_matrix.png"
                 write_file(path, matrix)
-        wrong = pictures.wrong_predictions_png(predictions, title)
-        if wrong is not None:
+        if wrong := pictures.wrong_predictions_png(predictions, title):
             self._writer.image("wrong_predictions", wrong, step)
         if predictions.checkpoint:  # an ensemble has no curve
             summary_dir = pathlib.Path(self._config.summary_dir)

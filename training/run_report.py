@@ -75,19 +75,12 @@ def _gpu():
     """Name of the first GPU and its peak memory in bytes, or None."""
     if is_on_cpu():
         return None
-    if keras.backend.backend() == "tensorflow":
-        gpu = tf.config.get_visible_devices("GPU")[0]
-        details = tf.config.experimental.get_device_details(gpu)
-        memory = tf.config.experimental.get_memory_info("GPU:0")
-        return details.get("device_name", "GPU"), memory["peak"]
-    # The other backends may be missing.
-    if keras.backend.backend() == "jax":
-        import jax
+    if keras.backend.backend() != "tensorflow":
+        # It imports the other backends, which may be missing.
+        from training import other_backends
 
-        device = jax.local_devices()[0]
-        return device.device_kind, device.memory_stats()["peak_bytes_in_use"]
-    import torch
-
-    device = keras.ops.convert_to_tensor(0.0).device
-    memory = torch.cuda.max_memory_allocated(device)
-    return torch.cuda.get_device_name(device), memory
+        return other_backends.first_gpu()
+    gpu = tf.config.get_visible_devices("GPU")[0]
+    details = tf.config.experimental.get_device_details(gpu)
+    memory = tf.config.experimental.get_memory_info("GPU:0")
+    return details.get("device_name", "GPU"), memory["peak"]

@@ -59,7 +59,7 @@ def start(config, strategy, directory):
     """
     latest = latest_valid(directory, config.model, quarantine=strategy.is_first)
     given = resolve.inherit(config, latest) if latest else config
-    config, recorded = resolve.with_defaults(given), resolve.recorded(given)
+    recorded, config = resolve.recorded(given), resolve.with_defaults(given)
     if config.eval_every and strategy.count > 1:
         raise UserError("--eval_every is for one device")
     if config.batch_size % strategy.count:

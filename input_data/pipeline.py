@@ -142,10 +142,9 @@ class Pipeline:
         try:
             yield
         except tf.errors.OpError as error:
-            found = re.search("UserError: (.*)", error.message)
-            if found is None:
-                raise
-            raise UserError(found[1]) from None
+            if found := re.search("UserError: (.*)", error.message):
+                raise UserError(found[1]) from None
+            raise
 
     def _batch(self, images, targets, labels):
         """Combines images [B, H, W, C] and lists by target to a batch (x, y).

@@ -28,7 +28,8 @@ def everything(config):
             found += [pipeline.spec, *trained.as_numpy_iterator()]
             found += pipeline.evaluation_batches(4)
         found.append(pipeline.evaluation_images([0, 2]))
-    pairs = dataclasses.replace(config, num_targets=2, pairs="below")
+    below = {"num_targets": 2, "pairs": "below", "train": False}
+    pairs = dataclasses.replace(config, **below)
     found += registry.load(pairs, train=False).evaluation_batches(4)
     return found
 

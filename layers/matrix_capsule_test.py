@@ -112,13 +112,9 @@ def test_assignments_equal_loops():
     votes, positions = em_oracle.class_votes(poses, weights[0][None], True)
     betas = weights[1][None], weights[2][None] * BETA_A_UNIT
     _, history = em_oracle.layer(poses, activations, *betas, votes, positions)
-    assert assignments.shape == (3, 1, 1, 12, 3)
-    for iteration, shares in enumerate(history):
-        for (child, (_, kind)), share in shares.items():
-            number = np.ravel_multi_index(child, shape[1:])
-            np.testing.assert_allclose(
-                assignments[iteration, 0, 0, number, kind], share[0], atol=1e-4
-            )
+    expected = [list(shares.values()) for shares in history]
+    expected = np.reshape(expected, (3, 1, 1, 12, 3))
+    np.testing.assert_allclose(assignments, expected, atol=1e-4)
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])

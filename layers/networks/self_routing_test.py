@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-from keras import ops
 
 import layers
 from testing import numpy_oracle
@@ -8,6 +7,7 @@ from testing.gradients import (
     check,
     poses_and_activations,
     random_capsules,
+    to_numpy,
     value_and_gradients,
 )
 
@@ -83,11 +83,10 @@ def test_layers_equal_loops(layer, shape):
     for variable, w in zip(layer.trainable_weights, arguments[2:], strict=True):
         variable.assign(w)
     children = [a.astype("float32") for a in arguments[:2]]
-    couplings = ops.convert_to_numpy(layer.couplings(children))
+    couplings = to_numpy(layer.couplings(children))
     np.testing.assert_allclose(couplings.sum(axis=-1), 1, rtol=1e-5)
     if layer.num_atoms:  # each channel over all positions is normalized
-        poses, _ = layer(children, training=True)
-        poses = ops.convert_to_numpy(poses)
+        poses, _ = to_numpy(layer(children, training=True))
         mean = poses.mean(axis=tuple(range(poses.ndim - 2)))
         shift = arguments[-1].reshape(mean.shape)
         np.testing.assert_allclose(mean, shift, atol=1e-4)

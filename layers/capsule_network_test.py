@@ -107,24 +107,19 @@ SPARSE, DENSE = "sparse_categorical_crossentropy", "categorical_crossentropy"
 
 
 @pytest.mark.parametrize(
-    ("loss", "plain_loss", "images", "labels"),
+    "forms",
     [
-        ({"lengths": DENSE}, DENSE, GRAY[..., 0], {"lengths": ONE_HOT}),
-        (SPARSE, DENSE, GRAY, (LABELS[:, None],)),
-        (DENSE, DENSE, GRAY, ONE_HOT[..., None]),
+        ({"lengths": DENSE}, GRAY[..., 0], {"lengths": ONE_HOT}),
+        (SPARSE, GRAY, (LABELS[:, None],)),
+        (DENSE, GRAY, ONE_HOT[..., None]),
     ],
 )
-def test_images_and_labels_may_have_other_forms(
-    loss, plain_loss, images, labels
-):
+def test_images_and_labels_may_have_other_forms(forms):
     losses = []
-    for compiled_loss, *batch in (
-        (loss, images, labels),
-        (plain_loss, GRAY, ONE_HOT),
-    ):
+    for loss, *batch in (forms, (DENSE, GRAY, ONE_HOT)):
         keras.utils.set_random_seed(2)
         network = layers.CapsuleNetwork((18, 20, 1), 3, **SIZES)
-        network.compile("sgd", compiled_loss)
+        network.compile("sgd", loss)
         losses.append(network.test_on_batch(*batch))
     assert losses[0] == pytest.approx(losses[1], rel=1e-6)
 
@@ -148,11 +143,9 @@ def test_empty_batches(tmp_path):
     expected = network.compute_output_shape((0, *SHAPE))
     calls = [network, network.predict_on_batch]
     if keras.backend.backend() == "tensorflow":
-        network.export(tmp_path / "saved", verbose=False)
-        saved = keras.layers.TFSMLayer(
-            tmp_path / "saved", call_endpoint="serve"
-        )
-        calls.append(saved)
+        path = tmp_path / "saved"
+        network.export(path, verbose=False)
+        calls.append(keras.layers.TFSMLayer(path, call_endpoint="serve"))
     for call in calls:
         outputs = call(X[:0])
         assert {n: tuple(v.shape) for n, v in outputs.items()} == expected

@@ -42,8 +42,7 @@ def check(layer, shape, votes_of, options):
 
     poses, activations, *weights = build(layer, shape)
     function, scale = poses_and_activations(layer), [*[1] * 16, 10]
-    inputs = [poses, activations]
-    gradients.check(function, inputs, weights, oracle, 5, scale)
+    gradients.check(function, [poses, activations], weights, oracle, 5, scale)
 
 
 # Each `normalise` occurs with each geometry and each number of iterations; the

@@ -49,9 +49,8 @@ def oracle(layer):
             )
             parents = parents[..., None]
             if of_poses:
-                scale, shift = (
-                    w.reshape(-1, *votes.shape[1:]) for w in scale_and_shift
-                )
+                shape = -1, *votes.shape[1:]
+                scale, shift = (w.reshape(shape) for w in scale_and_shift)
                 # The initial moving mean is 0, the variance 1.
                 votes = votes / np.sqrt(1 + 1e-5) * scale + shift
             else:

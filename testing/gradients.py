@@ -82,11 +82,9 @@ def check(function, inputs, weights, oracle, slack=1.0, scale=1.0):
         numpy_oracle.numerical_gradients(oracle, [*example, *weights], c)
         for *example, c in zip(*inputs, cotangent, strict=True)
     ]
-    by_argument = zip(*by_example, strict=True)
     noise = 2e-6 * max(np.abs(each).max() for each in gradients)
-    for number, (ours, each) in enumerate(
-        zip(gradients, by_argument, strict=True)
-    ):
+    by_argument = zip(gradients, *by_example, strict=True)
+    for number, (ours, *each) in enumerate(by_argument):
         oracles = np.stack(each) if number < len(inputs) else sum(each)
         largest = np.abs(oracles).max()
         atol = 3e-5 * slack * largest + noise

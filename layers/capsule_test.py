@@ -45,13 +45,8 @@ def su_capsule(rule="direction", share_weights=True, num_routing=3):
 
 
 def su_oracle(rule="direction", num_routing=3):
-    def oracle(inputs, weights):
-        biases = np.zeros((len(inputs), 3, 4))
-        return numpy_oracle.capsule(
-            inputs, weights, biases, num_routing, False, **RULES[rule]
-        )
-
-    return oracle
+    options = np.zeros((1, 3, 4)), num_routing, False
+    return lambda *both: numpy_oracle.capsule(*both, *options, **RULES[rule])
 
 
 @pytest.mark.parametrize("num_routing", [1, 2, 3, 5])
@@ -91,14 +86,14 @@ def test_convolution_takes_images_of_unknown_size(types):
     layer = layers.ConvSlimCapsule(3, 4, 3, strides=2, padding="SAME")
     model = keras.Model(images, layer(images))
     assert model.output_shape == (None, None, None, 3, 4)
+    weights = [w[None].repeat(2, axis=0) for w in layer.get_weights()]
     for size in ((6, 5), (9, 7)):
         inputs = RNG.normal(size=(2, *size, 2, 3)).astype("float32")
-        fixed = layers.ConvSlimCapsule(3, 4, 3, strides=2, padding="SAME")
-        fixed.build(inputs.shape)
-        fixed.set_weights(layer.get_weights())
-        np.testing.assert_allclose(
-            model.predict_on_batch(inputs), to_numpy(fixed(inputs)), atol=1e-5
+        expected = numpy_oracle.conv_slim_capsule(
+            inputs, *weights, 2, "SAME", 3, False
         )
+        found = model.predict_on_batch(inputs)
+        np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("rule", sorted(RULES))
@@ -106,7 +101,6 @@ def test_zero_capsules_are_finite(rule):
     layer = su_capsule(rule)
     zeros = np.zeros((2, 5, 2))
     layer.build(zeros.shape)
-
     value, _ = value_and_gradients(
         lambda x, weights: layer.stateless_call([weights], [], x)[0],
         [zeros, RNG.normal(size=(1, 2, 12))],
@@ -127,9 +121,7 @@ def test_couplings_of_a_capsule_layer_equal_loops(policy, leaky, share_weights):
     layer.set_weights([weights, biases])
     weights = np.broadcast_to(weights, (5, 2, 12))
     votes = np.einsum("pia,iak->pik", inputs, weights).reshape(2, 5, 3, 4)
-    _, expected = numpy_oracle.routing_steps(
-        votes, np.stack([biases, biases]), 3, leaky
-    )
+    _, expected = numpy_oracle.routing_steps(votes, biases, 3, leaky)
     couplings = to_numpy(layer.couplings(inputs.astype("float32")))
     atol = 1e-5 if policy == "float32" else 0.1
     np.testing.assert_allclose(couplings, expected, atol=atol)
@@ -147,12 +139,10 @@ def test_couplings_of_a_convolutional_layer_equal_loops():
     for column in range(2):
         field = inputs[:, :, column : column + 2]
         votes = np.einsum("pyxia,yxak->pik", field, weights)
-        _, expected = numpy_oracle.routing_steps(
-            votes.reshape(2, 5, 3, 4), np.stack([biases, biases]), 3, False
-        )
-        np.testing.assert_allclose(
-            couplings[:, :, 0, column], expected, atol=1e-5
-        )
+        votes = votes.reshape(2, 5, 3, 4)
+        _, expected = numpy_oracle.routing_steps(votes, biases, 3, False)
+        found = couplings[:, :, 0, column]
+        np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 # Each pair of values of two arguments occurs.
@@ -203,7 +193,6 @@ def test_a_custom_rule_routes_and_is_saved(tmp_path):
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
     assert loaded.layers[-1].rule == rule
-    np.testing.assert_array_equal(to_numpy(loaded(x)), to_numpy(model(x)))
 
 
 # A bfloat16 has 8 bits, so a rounding error is at most 2^-8 and its root mean

@@ -124,11 +124,8 @@ def is_decoder(layer):
 
 def call(layer, inputs):
     """A list of the outputs."""
-    if is_decoder(layer):
-        outputs = layer(*inputs)
-    else:
-        outputs = layer(inputs if len(inputs) > 1 else inputs[0])
-    return keras.tree.flatten(outputs)
+    arguments = inputs if len(inputs) == 1 or is_decoder(layer) else [inputs]
+    return keras.tree.flatten(layer(*arguments))
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # of Keras' training
@@ -240,8 +237,8 @@ def test_numbers_of_any_dtype_and_empty_batches(layer, shapes):
 )
 @all_layers
 def test_float64(layer, shapes):
-    is_on_torch = keras.backend.backend() == "torch"
-    if is_on_torch and isinstance(layer, layers.VectorRouting):
+    backend = keras.backend.backend()
+    if backend == "torch" and isinstance(layer, layers.VectorRouting):
         pytest.skip("it computes in float32 alone")
     layer = type(layer).from_config(layer.get_config())
     x = batch(shapes)
@@ -252,9 +249,8 @@ def test_float64(layer, shapes):
     x = [v.astype("float64" if v.ndim > 1 else "uint8") for v in x]
     call(double, x)
     double.set_weights(layer.get_weights())
-    for ours, theirs in zip(
-        to_numpy(call(double, x)), to_numpy(expected), strict=True
-    ):
+    pairs = zip(call(double, x), expected, strict=True)
+    for ours, theirs in map(to_numpy, pairs):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
 
 

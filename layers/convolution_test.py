@@ -7,7 +7,7 @@ import layers
 from layers import fast_convolution as module
 from layers.backends import is_on_cpu
 from testing import numpy_oracle
-from testing.gradients import value_and_gradients
+from testing.gradients import check
 
 RNG = np.random.default_rng(3)
 on_tensorflow = pytest.mark.skipif(
@@ -29,22 +29,13 @@ def convolution(images, kernel, stride, padding):
 def test_value_and_gradients_equal_loops(
     size, padding, stride, kernel_size, name
 ):
-    images = RNG.normal(size=(2, *size, 2))
-    kernel = RNG.normal(size=(kernel_size, kernel_size, 2, 3))
-    expected = numpy_oracle.convolution(images, kernel, stride, padding)
-    cotangent = RNG.normal(size=expected.shape)
     function = getattr(module, name)
-    value, gradients = value_and_gradients(
-        lambda *arguments: function(*arguments, (stride, stride), padding),
-        [images, kernel],
-        cotangent,
+    check(
+        lambda *both: function(*both, (stride, stride), padding),
+        [RNG.normal(size=(2, *size, 2))],
+        [RNG.normal(size=(kernel_size, kernel_size, 2, 3))],
+        lambda *both: numpy_oracle.convolution(*both, stride, padding),
     )
-    np.testing.assert_allclose(value, expected, atol=1e-5)
-    expected = numpy_oracle.convolution_gradients(
-        images, kernel, cotangent, stride, padding
-    )
-    for ours, theirs in zip(gradients, expected, strict=True):
-        np.testing.assert_allclose(ours, theirs, atol=1e-4)
 
 
 @pytest.mark.skipif(
@@ -184,14 +175,15 @@ def test_dtype_and_precision_of_products(
     monkeypatch.setattr(module, "is_on_cpu", lambda *_: True)
     has, name = lambda: has_products, "cpu_has_bfloat16_products"
     monkeypatch.setattr(module, name, has)
-    images = RNG.normal(size=(2, 9, 8, 4))
-    kernel = RNG.normal(size=(3, 3, 4, 5))
+    images = RNG.normal(size=(4, 20, 20, 64))
+    kernel = RNG.normal(size=(9, 9, 64, 8))
     both = (ops.cast(array, dtype) for array in (images, kernel))
-    value = convolution(*both, 2, "same")
+    value = convolution(*both, 2, "valid")
     assert keras.backend.standardize_dtype(value.dtype) == dtype
-    expected = numpy_oracle.convolution(images, kernel, 2, "same")
+    expected = numpy_oracle.convolution(images, kernel, 2, "valid")
     error = ops.convert_to_numpy(value) - expected
-    bound = {"bfloat16": 0.01, "float16": 1e-3, "float32": 1e-6}[dtype]
+    # Half of the last of 8 bits of a bfloat16 is 0.2%: a few such roundings.
+    bound = {"bfloat16": 0.007, "float16": 1e-3, "float32": 1e-6}[dtype]
     assert np.linalg.norm(error) < bound * np.linalg.norm(expected)
 
 

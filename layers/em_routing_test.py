@@ -40,11 +40,9 @@ def test_routing_and_assignments_equal_loops(num_routing):
     arguments = (votes, activations, BETA_U, BETA_A, EMOptions(num_routing))
     poses, probabilities = layers.em_routing(*arguments)
     assignments = layers.em_assignments(*arguments)
-    for ours, loops in zip(
-        (poses, probabilities, assignments), expected, strict=True
-    ):
+    found = poses, probabilities, assignments
+    for ours, loops in zip(found, expected, strict=True):
         np.testing.assert_allclose(to_numpy(ours), loops, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(to_numpy(assignments).sum(axis=-1), 1, atol=1e-6)
 
 
 def test_routing_takes_any_leading_axes():
@@ -55,9 +53,7 @@ def test_routing_takes_any_leading_axes():
     assert poses.shape == (1, 2, 3, 16)
     alone = layers.em_routing(votes[1], activations[1], BETA_U, BETA_A)
     for many, one in zip((poses, probabilities), alone, strict=True):
-        np.testing.assert_allclose(
-            to_numpy(many)[0, 1], to_numpy(one), rtol=1e-5, atol=1e-6
-        )
+        np.testing.assert_allclose(to_numpy(many[0, 1]), to_numpy(one), 1e-5)
     with pytest.raises(ValueError, match="`activations` must have the shape"):
         layers.em_routing(votes, activations[0], BETA_U, BETA_A)
     with pytest.raises(ValueError, match="`beta_u` must have the shape"):
@@ -82,7 +78,9 @@ def test_values_and_gradients_are_finite(children, active, size, min_variance):
     arguments = [votes, activations * active, BETA_U, BETA_A]
     value, _ = value_and_gradients(route, arguments, np.ones((2, 3, 17)))
     if not active:
-        np.testing.assert_array_equal(value[..., :16], 0)
+        expected, chances, _ = oracle(*arguments[:2])
+        expected = np.concatenate([expected, chances[..., None]], axis=-1)
+        np.testing.assert_allclose(value, expected, rtol=1e-5)
 
 
 def test_votes_far_from_zero_lose_no_digits():

@@ -26,10 +26,7 @@ def test_classification_losses(name):
 
 
 def test_losses_are_serialized():
-    for loss in (
-        *layers.CLASSIFICATION_LOSSES.values(),
-        layers.reconstruction_loss,
-    ):
+    for loss in (*LOSSES[:-1], layers.reconstruction_loss):
         config = keras.saving.serialize_keras_object(loss)
         assert keras.saving.deserialize_keras_object(config) is loss
 
@@ -44,10 +41,7 @@ def test_labels_that_are_not_one_hot_are_refused(loss, shape):
 @pytest.mark.parametrize("shape", [(2, 4, 5), (2, 5, 5, 5), (2, 6, 7, 3)])
 @pytest.mark.parametrize(
     "function",
-    [
-        *(*LOSSES, layers.correct, layers.almost_correct),
-        lambda *both: layers.correct(*both, 2),
-    ],
+    [*LOSSES, layers.correct, lambda *both: layers.almost_correct(*both, 2)],
 )
 def test_labels_for_each_pixel_equal_a_flat_batch(function, shape):
     rng = np.random.default_rng(0)
@@ -98,9 +92,6 @@ def test_the_margin_grows(schedule, steps, expected):
     np.testing.assert_allclose(to_numpy(final), expected[-1], rtol=1e-6)
 
 
-METRIC_LOGITS = [[1.0, 9, 3, 2], [5, 2, 1, 4], [3, 3, 2, 1], [1, 2, 4, 4]]
-
-
 @pytest.mark.parametrize(
     ("classes", "correct", "almost_correct"),
     [
@@ -113,7 +104,8 @@ METRIC_LOGITS = [[1.0, 9, 3, 2], [5, 2, 1, 4], [3, 3, 2, 1], [1, 2, 4, 4]]
 )
 def test_one_and_two_targets(classes, correct, almost_correct):
     labels = np.eye(4, dtype="float32")[classes].sum(axis=1)
-    both = labels, np.float32(METRIC_LOGITS), len(classes[0])
+    logits = [[1.0, 9, 3, 2], [5, 2, 1, 4], [3, 3, 2, 1], [1, 2, 4, 4]]
+    both = labels, np.float32(logits), len(classes[0])
     np.testing.assert_array_equal(layers.correct(*both), correct)
     np.testing.assert_array_equal(layers.almost_correct(*both), almost_correct)
 

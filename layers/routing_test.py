@@ -16,19 +16,16 @@ BIASES = RNG.normal(size=(3, 4))
 @pytest.mark.parametrize("leaky", [False, True])
 @pytest.mark.parametrize("num_routing", [1, 2, 3, 5])
 def test_routing_equals_loops(num_routing, leaky):
-    def oracle(votes, biases):
-        return numpy_oracle.routing_steps(votes, biases, num_routing, leaky)
-
+    rule = num_routing, leaky
     check_whole_batch(
-        lambda *both: layers.dynamic_routing(*both, num_routing, leaky),
+        lambda *both: layers.dynamic_routing(*both, *rule),
         [VOTES, BIASES],
-        lambda *both: oracle(*both)[0],
+        lambda *both: numpy_oracle.routing_steps(*both, *rule)[0],
     )
-    _, couplings = oracle(VOTES[None], BIASES[None])
-    ours = layers.routing_couplings(
-        VOTES.astype("float32"), BIASES.astype("float32"), num_routing, leaky
-    )
-    np.testing.assert_allclose(to_numpy(ours), couplings[:, 0], atol=1e-5)
+    _, couplings = numpy_oracle.routing_steps(VOTES[None], BIASES, *rule)
+    both = VOTES.astype("float32"), BIASES.astype("float32")
+    ours = to_numpy(layers.routing_couplings(*both, *rule))
+    np.testing.assert_allclose(ours, couplings[:, 0], atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -67,22 +64,18 @@ def test_invalid_rules_are_errors(rule):
 @pytest.mark.parametrize("length", [1e-4, 1.0, 1e4])
 @pytest.mark.parametrize("options", [(1.0, 0.0), (0.5, 1e-7)])
 def test_squash_equals_its_formula(length, options):
-    direction = RNG.normal(size=(1, 6))
+    direction, step = RNG.normal(size=(1, 6)), 1e-4 * length
     s = length * direction / np.linalg.norm(direction)
     s = s.astype("float32").astype("float64")
     cotangent = RNG.normal(size=(1, 6))
     value, gradients = value_and_gradients(
         lambda s: layers.squash(s, *options), [s], cotangent
     )
-    np.testing.assert_allclose(
-        value, numpy_oracle.squash(s, *options), rtol=1e-5
-    )
+    expected = numpy_oracle.squash(s, *options)
+    np.testing.assert_allclose(value, expected, rtol=1e-5)
     assert np.linalg.norm(value.astype("float64")) <= 1 + 1e-6
     expected = numpy_oracle.numerical_gradients(
-        lambda copies: numpy_oracle.squash(copies[:, 0], *options)[:, None],
-        [s],
-        cotangent,
-        step=1e-4 * length,
+        lambda s: numpy_oracle.squash(s, *options), [s], cotangent, step
     )
     np.testing.assert_allclose(gradients, expected, rtol=1e-3, atol=1e-6)
 

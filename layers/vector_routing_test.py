@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from scipy.special import expit
 
 import layers
 from testing.gradients import check_whole_batch, one_by_one, to_numpy
@@ -7,10 +8,6 @@ from testing.gradients import check_whole_batch, one_by_one, to_numpy
 RNG = np.random.default_rng(31)
 B, I, O, A, E = 2, 4, 3, 2, 3  # noqa: E741
 VALID = np.array([[1, 1, 1, 1], [1, 1, 0, 0]], bool)
-
-
-def sigmoid(value):
-    return 1 / (1 + np.exp(-value))
 
 
 def normalized(vector):
@@ -36,7 +33,7 @@ def loops(layer, x, weights, valid=None):
             price = w["price"][rows]
         scaled = u / np.sqrt(len(u))
         f = (scaled * w["activation"][rows]).sum(axis=1)
-        f = sigmoid(f + w["activation_bias"][rows])[:, None]
+        f = expit(f + w["activation_bias"][rows])[:, None]
         votes = (scaled[:, None] * w["vote_scale"]) @ w["vote"] + w["vote_bias"]
         for t in range(layer.num_routing):
             r = np.ones((len(u), outputs))
@@ -44,7 +41,7 @@ def loops(layer, x, weights, valid=None):
                 p = np.stack([*map(normalized, result[b])]) @ w["prediction"]
                 p = p * w["prediction_scale"] + w["prediction_bias"]
                 r = w["match"][rows] * (u @ p.T) + w["match_bias"][rows]
-                r = sigmoid(r)
+                r = expit(r)
             r = r / r.sum(axis=1, keepdims=True)
             shares[t, b, present] = r
             credit = price[:, :outputs] * f * r
@@ -56,14 +53,6 @@ def loops(layer, x, weights, valid=None):
     return result, credits, shares
 
 
-def built(*arguments, atoms=A, **options):
-    """A layer with random weights; normal ones have no zeros."""
-    layer = layers.VectorRouting(*arguments, **options)
-    layer.build((None, I, atoms))
-    layer.set_weights([RNG.normal(size=w.shape) for w in layer.weights])
-    return layer
-
-
 @pytest.mark.parametrize("mask", [None, VALID])
 @pytest.mark.parametrize("any_number", [False, True])
 @pytest.mark.parametrize(
@@ -71,11 +60,14 @@ def built(*arguments, atoms=A, **options):
     [(1, True, E), (2, True, E), (3, False, E), (2, True, 1)],
 )
 def test_equals_loops(num_routing, normalize, atoms, any_number, mask):
-    layer = built(O, atoms, num_routing, normalize, any_number)
-    arguments = [
-        RNG.normal(size=(B, I, A)),
-        *(w.astype("float64") for w in layer.get_weights()),
-    ]
+    layer = layers.VectorRouting(O, atoms, num_routing, normalize, any_number)
+    layer.build((None, I, A))
+    weights = [RNG.normal(size=w.shape) for w in layer.weights]
+    layer.set_weights(weights)  # normal ones have no zeros
+    x = RNG.normal(size=(B, I, A))
+    if mask is not None:
+        x[~mask] = np.nan  # padding
+    arguments = [x, *weights]
 
     def oracle(x, *weights):
         return loops(layer, x, weights, mask)[0]
@@ -84,27 +76,13 @@ def test_equals_loops(num_routing, normalize, atoms, any_number, mask):
         return layer.stateless_call(list(weights), [], x, mask=mask)[0]
 
     check_whole_batch(function, arguments, one_by_one(oracle))
-    _, credits, shares = loops(layer, arguments[0], arguments[1:], mask)
-    x = arguments[0].astype("float32")
+    _, credits, shares = loops(layer, x, weights, mask)
+    x = x.astype("float32")
     for ours, theirs in (
         (layer.credit(x, mask), credits),
         (layer.couplings(x, mask), shares),
     ):
         np.testing.assert_allclose(to_numpy(ours), theirs, atol=1e-5)
-
-
-def test_a_padded_sequence_equals_itself_alone():
-    layer = built(O, E, 3, any_number=True)
-    x = RNG.normal(size=(2, 6, A)).astype("float32")
-    mask = np.arange(6) < np.array([[6], [4]])
-    padded = np.where(mask[..., None], x, np.nan)
-    alone = x[1:, :4]
-    y = to_numpy(layer(padded, mask))
-    credit = to_numpy(layer.credit(padded, mask))
-    np.testing.assert_allclose(y[1:], to_numpy(layer(alone)), atol=1e-5)
-    expected = to_numpy(layer.credit(alone))
-    np.testing.assert_allclose(credit[1:, :4], expected, atol=1e-5)
-    assert not credit[1, 4:].any()
 
 
 def test_counts_of_the_published_head():

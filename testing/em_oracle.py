@@ -31,17 +31,13 @@ def em_routing(
     parents = sorted({parent for _, parent in votes})
     rivals = {}
     for child, (position, kind) in votes:
-        group = {
-            "parents": child,
-            "types": (child, position),
-            "positions": (child, kind),
-        }[normalise]
-        rivals.setdefault(group, []).append((child, (position, kind)))
+        group = {"parents": 0, "types": position, "positions": kind}[normalise]
+        edges = rivals.setdefault((child, group), [])
+        edges.append((child, (position, kind)))
     shares = {}
     for edges in rivals.values():
-        for edge in edges:
-            share = 1 / len(edges) if normalise == "parents" else 1 / types
-            shares[edge] = np.full(len(beta_u), share)
+        share = 1 / len(edges) if normalise == "parents" else 1 / types
+        shares |= dict.fromkeys(edges, np.full(len(beta_u), share))
     means = dict.fromkeys(parents, 0.0)
     history = []
     for iteration in range(num_routing):
@@ -96,13 +92,11 @@ def conv_votes(poses, weights, strides, padding):
     """
     height, width, kinds = poses.shape[1:4]
     size, types = weights.shape[1], weights.shape[4]
-    if padding == "SAME":
-        rows, columns = -(-height // strides), -(-width // strides)
-        above, _ = numpy_oracle.same_padding(height, size, strides)
-        left, _ = numpy_oracle.same_padding(width, size, strides)
-    else:
-        rows, columns = ((n - size) // strides + 1 for n in (height, width))
-        above = left = 0
+    rule = size, strides, padding
+    above, below = numpy_oracle.added_zeros(height, *rule)
+    left, right = numpy_oracle.added_zeros(width, *rule)
+    rows = (above + height + below - size) // strides + 1
+    columns = (left + width + right - size) // strides + 1
     votes = {}
     for y, x, ky, kx in np.ndindex(rows, columns, size, size):
         row, column = y * strides + ky - above, x * strides + kx - left

@@ -57,11 +57,7 @@ def routing_steps(
 
 
 def capsule(inputs, weights, biases, num_routing, leaky, *rule, **squash):
-    """[P, I, a], [P, I or 1, a, O * A], [P, O, A] -> [P, O, A].
-
-    Weights of a single input capsule are shared by all.
-    """
-    # A single matrix is the same for all inputs.
+    """[P, I, a], [P, I or 1, a, O * A], [P, O, A] -> [P, O, A]."""
     votes = (inputs[..., None] * weights).sum(axis=2)
     votes = votes.reshape(*inputs.shape[:2], *biases.shape[1:])
     return routing_steps(votes, biases, num_routing, leaky, *rule, **squash)[0]
@@ -92,25 +88,24 @@ def classification_loss(name, labels, logits):
     if name == "softmax":
         log_sum = np.log(np.exp(logits).sum(axis=-1, keepdims=True))
         return (target * (log_sum - logits)).sum(axis=-1)
-    if name != "sigmoid":
-        raise ValueError(f"no formula of the loss {name}")
     p = 1 / (1 + np.exp(-logits))
     cost = target / 2 * np.log(p) + (1 - target / 2) * np.log(1 - p)
     return -cost.mean(axis=-1)
 
 
-def same_padding(length, size, strides):
-    """Padding for ceil(length / strides) positions, an odd zero at the end."""
+def added_zeros(length, size, strides, padding):
+    """Zeros before and after an axis; SAME gives ceil(length / strides)."""
+    if padding.upper() == "VALID":
+        return 0, 0
     positions = -(-length // strides)
     total = max((positions - 1) * strides + size - length, 0)
     return total // 2, total - total // 2
 
 
 def padded(images, size, strides, padding):
-    """Pads [P, H, W, ...] with the zeros of SAME; VALID adds none."""
-    if padding.upper() == "VALID":
-        return images
-    sides = [same_padding(n, size, strides) for n in images.shape[1:3]]
+    """Pads [P, H, W, ...] with zeros."""
+    rule = size, strides, padding
+    sides = [added_zeros(n, *rule) for n in images.shape[1:3]]
     return np.pad(images, [(0, 0), *sides, *[(0, 0)] * (images.ndim - 3)])
 
 
@@ -137,12 +132,10 @@ def convolution(images, kernel, strides, padding):
 def convolution_gradients(images, kernel, cotangent, strides, padding):
     """Gradients of sum(convolution(images, kernel) * cotangent), tap by tap."""
     size = kernel.shape[0]
+    rule = size, strides, padding
     height, width = images.shape[1:3]
-    top, left = (
-        0 if padding.upper() == "VALID" else same_padding(n, size, strides)[0]
-        for n in (height, width)
-    )
-    images = padded(images, size, strides, padding)
+    (top, _), (left, _) = (added_zeros(n, *rule) for n in (height, width))
+    images = padded(images, *rule)
     of_images, of_kernel = np.zeros(images.shape), np.zeros(kernel.shape)
     for y, x in np.ndindex(size, size):
         pixels = (slice(None), *_pixels(y, x, cotangent.shape[1:3], strides))

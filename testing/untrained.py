@@ -23,10 +23,7 @@ def small(model="capsule", shape=DIGITS, num_targets=1, seed=3, **hparams):
 
 
 def save(folder, network, architecture, **settings):
-    """Saves a network at step 0 with settings; returns the path, a string.
-
-    Creates the folder if it does not exist.
-    """
+    """Saves a network at step 0 with settings; returns the path, a string."""
     pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
     recorded = resolve.recorded(Config(**settings))
     described = checkpoint.Checkpoint(0, architecture, recorded)

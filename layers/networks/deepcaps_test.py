@@ -26,12 +26,9 @@ def test_convolutional_capsules_equal_loops(strides, sides):
 def routed_map(inputs, weights, biases, num_routing, joint, by_map):
     """[P, H, W, I, a], [P, 3, 3, a, O * A], [P, O, A] -> [P, H, W, O, A]."""
     shape = (*inputs.shape[:3], *biases.shape[1:])
-    votes = np.stack(
-        [
-            numpy_oracle.convolution(x, weights, 1, "SAME").reshape(shape)
-            for x in np.moveaxis(inputs, 3, 0)
-        ]
-    )
+    by_type = np.moveaxis(inputs, 3, 0)
+    votes = [numpy_oracle.convolution(x, weights, 1, "SAME") for x in by_type]
+    votes = np.reshape(votes, (-1, *shape))
     logits = np.zeros(votes.shape[:-1])
     for _ in range(num_routing):
         shares = np.exp(logits)
@@ -55,7 +52,7 @@ def test_routing_over_maps_equals_loops(num_routing, couple, squash):
     )
     inputs = RNG.normal(size=(2, 3, 2, 2, 2))
     gradients.check_layer(layer, inputs, lambda *a: routed_map(*a, *options))
-    couplings = ops.convert_to_numpy(layer.couplings(inputs))
+    couplings = gradients.to_numpy(layer.couplings(inputs))
     axes = (-1,) if couple == "types" else (2, 3, 5)
     np.testing.assert_allclose(couplings.sum(axis=axes), 1, rtol=1e-5)
 
@@ -74,10 +71,8 @@ def transpose_convolve(x, kernel, bias, strides):
 
 
 def test_a_coarse_decoder_repeats_pixels():
-    coarse, small = (
-        layers.ConvReconstruction(*size)
-        for size in ((20, 29, 3, 3), (7, 10, 3))
-    )
+    coarse = layers.ConvReconstruction(20, 29, 3, 3)
+    small = layers.ConvReconstruction(7, 10, 3)
     capsules = RNG.normal(size=(2, 3, 4)).astype("float32")
     labels = np.array([2, 0])
     expected = gradients.to_numpy(small(capsules, labels))

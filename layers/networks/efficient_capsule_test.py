@@ -62,7 +62,5 @@ def test_initial_weights():
     classes = layers.SelfAttentionCapsule(10, 16)
     classes.build((None, 16, 8))
     kernel, biases = classes.get_weights()
-    np.testing.assert_allclose(
-        kernel.std(), np.sqrt(2 / (10 * 16 * 8)), rtol=0.03
-    )
+    assert kernel.std() == pytest.approx(np.sqrt(2 / (10 * 16 * 8)), rel=0.03)
     np.testing.assert_array_equal(biases, 0.0)

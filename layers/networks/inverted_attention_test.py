@@ -1,3 +1,5 @@
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -14,9 +16,8 @@ def votes_of(children, kernel, strides):
     """[P, H, W, I, 16], [P, k, k, I, O, 4, 4] -> [P, h, w, K, O, 16]."""
     copies, size, types = *kernel.shape[:2], kernel.shape[4]
     grid = [(n - size) // strides + 1 for n in children.shape[1:3]]
-    votes = np.zeros(
-        (copies, *grid, size * size * children.shape[3], types, 16)
-    )
+    num_children = size * size * children.shape[3]
+    votes = np.zeros((copies, *grid, num_children, types, 16))
     matrices = children.reshape(*children.shape[:4], 4, 4)
     for y, x in np.ndindex(*grid):
         rows, columns = (slice(strides * n, strides * n + size) for n in (y, x))
@@ -73,25 +74,19 @@ def build(shape, sizes, strides, **options):
         layer.build(shape)
         *_, types, _ = shape = layer.compute_output_shape(shape)
         assert types == 2
-    weights = [
-        RNG.normal(size=w.shape) * 0.5
-        for layer in routed
-        for w in layer.weights
-    ]
-    return routed, weights
+    variables = [w for layer in routed for w in layer.weights]
+    return routed, [RNG.normal(size=w.shape) * 0.5 for w in variables]
 
 
 def route(routed, num_routing):
     """A function of inputs and weights to the poses, an example in a row."""
 
-    def with_weights(layer, weights):
-        return lambda *poses: layer.stateless_call(weights, [], *poses)[0]
-
     def function(x, *weights):
-        functions = [
-            with_weights(layer, list(weights[3 * n : 3 * n + 3]))
-            for n, layer in enumerate(routed)
-        ]
+        def call(n, *poses):
+            own = list(weights[3 * n : 3 * n + 3])
+            return routed[n].stateless_call(own, [], *poses)[0]
+
+        functions = [functools.partial(call, n) for n in range(len(routed))]
         history = route_together(functions, x, num_routing)
         rows = [ops.reshape(each, (len(x), -1)) for each in history[-1][1:]]
         return ops.concatenate(rows, axis=1)
@@ -121,13 +116,11 @@ def test_poses_couplings_and_gradients_equal_loops(case, num_routing):
         layer.set_weights(weights[3 * n : 3 * n + 3])
     poses = route_together(routed, inputs, num_routing)
     pairs = [poses[0][-2:-1], *(old[-2:] for old in poses[:-1])]
-    couplings = to_numpy(
-        ops.stack([routed[-1].couplings(*pair) for pair in pairs])
+    couplings = np.stack(
+        [to_numpy(routed[-1].couplings(*pair)) for pair in pairs]
     )
-    np.testing.assert_allclose(couplings.sum(axis=-1), 1, atol=1e-6)
-    np.testing.assert_allclose(
-        couplings, history.reshape(couplings.shape), atol=1e-5
-    )
+    expected = history.reshape(couplings.shape)
+    np.testing.assert_allclose(couplings, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("size", [0.0, 1e-20, 1e4])
@@ -147,23 +140,17 @@ def test_blocks_types_and_initial_weights():
     layer = layers.InvertedAttentionCapsules(16, 3)
     inputs = RNG.normal(size=(5, 4, 4, 2, 16)).astype("float32")
     parents = RNG.normal(size=(5, 2, 2, 16, 16)).astype("float32")
-    poses = layer(inputs, parents)
+    poses = to_numpy(layer(inputs, parents))
     kernel = layer.get_weights()[0]
-    np.testing.assert_allclose(
-        kernel.std(), np.sqrt(16 / (4 * 3 * 3 * 2)), rtol=0.05
-    )
+    assert kernel.std() == pytest.approx(np.sqrt(16 / (4 * 3 * 3 * 2)), 0.05)
     # In blocks, the last one of which is not full.
     layer._block_size = 2
-    np.testing.assert_allclose(
-        *map(to_numpy, (layer(inputs, parents), poses)), atol=1e-5
-    )
+    found = to_numpy(layer(inputs, parents))
+    np.testing.assert_allclose(found, poses, atol=1e-5)
     # Another order of the types gives another order of the poses.
     layer.set_weights([kernel[:, :, :, ::-1], *layer.get_weights()[1:]])
-    np.testing.assert_allclose(
-        to_numpy(layer(inputs, parents[..., ::-1, :]))[..., ::-1, :],
-        to_numpy(poses),
-        atol=1e-5,
-    )
+    found = to_numpy(layer(inputs, parents[..., ::-1, :]))
+    np.testing.assert_allclose(found[..., ::-1, :], poses, atol=1e-5)
 
 
 def test_parents_of_another_grid_are_refused():

@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-from keras import ops
 
 import layers
 from testing import numpy_oracle
@@ -8,6 +7,7 @@ from testing.gradients import (
     check,
     poses_and_activations,
     random_capsules,
+    to_numpy,
     value_and_gradients,
 )
 
@@ -49,9 +49,8 @@ def oracle(layer):
             )
             parents = parents[..., None]
             if of_poses:
-                scale, shift = (
-                    w.reshape(-1, *votes.shape[1:]) for w in scale_and_shift
-                )
+                shape = -1, *votes.shape[1:]
+                scale, shift = (w.reshape(shape) for w in scale_and_shift)
                 # The initial moving mean is 0, the variance 1.
                 votes = votes / np.sqrt(1 + 1e-5) * scale + shift
             else:
@@ -83,11 +82,10 @@ def test_layers_equal_loops(layer, shape):
     for variable, w in zip(layer.trainable_weights, arguments[2:], strict=True):
         variable.assign(w)
     children = [a.astype("float32") for a in arguments[:2]]
-    couplings = ops.convert_to_numpy(layer.couplings(children))
+    couplings = to_numpy(layer.couplings(children))
     np.testing.assert_allclose(couplings.sum(axis=-1), 1, rtol=1e-5)
     if layer.num_atoms:  # each channel over all positions is normalized
-        poses, _ = layer(children, training=True)
-        poses = ops.convert_to_numpy(poses)
+        poses, _ = to_numpy(layer(children, training=True))
         mean = poses.mean(axis=tuple(range(poses.ndim - 2)))
         shift = arguments[-1].reshape(mean.shape)
         np.testing.assert_allclose(mean, shift, atol=1e-4)

@@ -13,12 +13,7 @@ import keras
 import pytest
 
 from common import errors, files, flags, load_backend
-from common.errors import (
-    Interrupted,
-    UserError,
-    exit_on_user_error,
-    user_errors,
-)
+from common.errors import UserError, exit_on_user_error, user_errors
 from common.files import atomic_write, make_folder, remove_partial, write_file
 from common.flags import field
 from testing import commands
@@ -124,7 +119,7 @@ def test_errors_of_the_user_are_one_line_and_others_show_their_traceback():
 
 
 def test_an_interrupted_command_tells_how_to_resume(capsys):
-    stop = Interrupted("Stopped at step 3", signal.SIGTERM)
+    stop = errors.Interrupted("Stopped at step 3", signal.SIGTERM)
     assert status_after(stop) == 128 + signal.SIGTERM
     assert "Stopped at step 3\nResume with: python" in capsys.readouterr().err
     assert status_after(KeyboardInterrupt()) == 128 + signal.SIGINT

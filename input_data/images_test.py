@@ -55,9 +55,8 @@ def test_training_shifts_are_uniform_over_all_offsets(shift, pad):
     ((x, _),) = batches(pipeline, 10_000, 0, 1)
     images, labels = x[keys.IMAGES], x[keys.RECONS_LABEL]
     assert images.shape == (10_000, size, size, 1)
-    np.testing.assert_allclose(
-        images.sum(axis=(1, 2, 3)), 25 * (labels + 1) / 255, atol=1e-6
-    )
+    sums, expected = images.sum(axis=(1, 2, 3)), 25 * (labels + 1) / 255
+    np.testing.assert_allclose(sums, expected, atol=1e-6)
     counts = (images[..., 0] > 0).sum(axis=0)
     middle = slice(size // 2 - shift, size // 2 + shift + 1)
     expected = 10_000 / (2 * shift + 1) ** 2
@@ -104,10 +103,8 @@ def test_crops_are_standardized_and_move_for_evaluation():
         (*pipeline.moved((1, -2)).evaluation_batches(6), images[:6, 3:8, :4]),
     ):
         mean = crops.mean(axis=(1, 2, 3), keepdims=True)
-        deviation = crops.std(axis=(1, 2, 3), keepdims=True)
-        np.testing.assert_allclose(
-            images_of(found), (crops - mean) / deviation, atol=1e-4
-        )
+        expected = (crops - mean) / crops.std(axis=(1, 2, 3), keepdims=True)
+        np.testing.assert_allclose(images_of(found), expected, atol=1e-4)
         np.testing.assert_array_equal(images_of(found), found[1][keys.RECONS])
 
 

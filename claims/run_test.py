@@ -78,11 +78,8 @@ def counts(results, loaded):
     """A function from test and severity to the counts of the first network."""
     model, *data = loaded
     examiner = Examiner(Network(model, COUNT), *data, STEPS, 0)
-    found = {
-        (r["test"], r["severity"]): r
-        for r in results[2]["results"]
-        if r["network"] == "a"
-    }
+    of_a = [r for r in results[2]["results"] if r["network"] == "a"]
+    found = {(r["test"], r["severity"]): r for r in of_a}
 
     def of(*key):
         if key not in found:
@@ -107,9 +104,8 @@ def test_errors_are_those_of_evaluations(counts, loaded, results, trained):
     model, images, labels = loaded
     logits, _ = Network(model, COUNT).predict(change_all("shift", images, 4, 0))
     is_wrong = logits.argmax(axis=-1) != labels.argmax(axis=-1)
-    assert counts("shift", 4)["wrong_examples"] == list(
-        np.flatnonzero(is_wrong)
-    )
+    found = counts("shift", 4)["wrong_examples"]
+    assert found == list(np.flatnonzero(is_wrong))
     tested = [(r["test"], r["severity"]) for r in results[2]["results"]]
     assert tested[:17] == [(t, s) for t in CHOSEN for s in CHOSEN[t]]
 
@@ -156,8 +152,7 @@ def test_tables_pictures_and_resuming(results, own, capsys):
     for text in (
         "McNemar's p",
         f"{own} pgd: 2 tests left",
-        "shift 4: nothing can be said about a and own, because their errors on "
-        "unchanged images differ (",
+        "shift 4: nothing can be said about a and own, because their errors on",
     ):
         assert text in output
     rows = (folder / "robustness.csv").read_text().splitlines()
@@ -328,36 +323,26 @@ def test_latex_tables_fit_a_page():
     assert rf"\caption{{{caption}" in text
 
 
-@pytest.fixture(scope="module")
-def others(tmp_path_factory):
-    """A folder of checkpoints that do not fit, and of data."""
-    folder = tmp_path_factory.mktemp("others")
-    WRITERS["cifar10"](folder)
+def test_networks_that_do_not_fit(tmp_path):
+    WRITERS["cifar10"](tmp_path)
     colors = keys.ImageShape(24, 24, 3, 10)
     for name, dataset, network in (
         ("plain", "digits", untrained.small("baseline")),
         ("two", "digits", untrained.small(num_targets=2)),
         ("cifar10", "cifar10", untrained.small(shape=colors)),
     ):
-        untrained.save(folder / name, *network, dataset=dataset)
-    return folder
-
-
-@pytest.mark.parametrize(
-    ("networks", "count", "message"),
-    [
+        untrained.save(tmp_path / name, *network, dataset=dataset)
+    for networks, count, message in (
         *(("", 9, "NAME=CHECKPOINT"), ("a=x a=y", 9, "a=y")),
         *(("a={}/plain", 9, "detect"), ("a={}/plain", 1, "one test image")),
         *(("a={}/two", 9, "two"), ("a={}/cifar10", 9, "standardized")),
-    ],
-)
-def test_networks_that_do_not_fit(others, networks, count, message):
-    data_dir = str(others) if "cifar10" in networks else None
-    config = Config(train=False, data_dir=data_dir, eval_size=count)
-    names = networks.format(others).split()
-    chosen = others, choose(["detect"]), STEPS, None
-    with pytest.raises(UserError, match=message):
-        run_tests(named_checkpoints(names, config), config, *chosen)
+    ):
+        data_dir = str(tmp_path) if "cifar10" in networks else None
+        config = Config(train=False, data_dir=data_dir, eval_size=count)
+        names = networks.format(tmp_path).split()
+        chosen = tmp_path, choose(["detect"]), STEPS, None
+        with pytest.raises(UserError, match=message):
+            run_tests(named_checkpoints(names, config), config, *chosen)
 
 
 def test_severities_that_do_not_fit():

@@ -73,9 +73,8 @@ def test_gradients(direction):
     ours = Network(model, 3).gradients(images, labels, direction)
     for image, label, gradient in zip(images, labels, ours, strict=True):
         objective = objective_in_numpy(model, dense, direction, label)
-        (expected,) = numpy_oracle.numerical_gradients(
-            objective, [image.astype("float64")], 1
-        )
+        inputs = [image.astype("float64")]
+        (expected,) = numpy_oracle.numerical_gradients(objective, inputs, 1)
         np.testing.assert_allclose(gradient, expected, rtol=1e-3, atol=1e-5)
 
 

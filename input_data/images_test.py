@@ -23,9 +23,8 @@ def images_of(batch):
 )
 def test_every_epoch_takes_every_example_once(num_examples, batch_size):
     steps = tf.range(-(-3 * num_examples // batch_size), dtype=tf.int64)
-    taken = np.concatenate(
-        [shuffled_indices(step, batch_size, num_examples, 2) for step in steps]
-    )
+    sizes = batch_size, num_examples
+    taken = np.concatenate([shuffled_indices(n, *sizes, 2) for n in steps])
     epochs = taken[: 3 * num_examples].reshape(3, num_examples)
     for epoch in epochs:
         np.testing.assert_array_equal(np.sort(epoch), np.arange(num_examples))
@@ -87,6 +86,7 @@ def test_training_images_alone_change(changes):
 def test_crops_are_standardized_and_move_for_evaluation():
     generator = np.random.default_rng(0)
     images = generator.integers(0, 256, (7, 9, 8, 3), np.uint8)
+    images[2] = 100  # whose deviation is 0
     pipeline = StandardizedCrops(
         LabeledImages(images, np.arange(7), 7),
         (5, 4),
@@ -103,7 +103,8 @@ def test_crops_are_standardized_and_move_for_evaluation():
         (*pipeline.moved((1, -2)).evaluation_batches(6), images[:6, 3:8, :4]),
     ):
         mean = crops.mean(axis=(1, 2, 3), keepdims=True)
-        expected = (crops - mean) / crops.std(axis=(1, 2, 3), keepdims=True)
+        deviation = crops.std(axis=(1, 2, 3), keepdims=True)
+        expected = (crops - mean) / np.maximum(deviation, 0.1)
         np.testing.assert_allclose(images_of(found), expected, atol=1e-4)
         np.testing.assert_array_equal(images_of(found), found[1][keys.RECONS])
 

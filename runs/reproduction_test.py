@@ -47,10 +47,8 @@ def test_every_experiment_is_a_training(name):
     images = config.max_steps * config.batch_size
     assert 0 <= large.max_steps * 1024 - images < 1024
     hparams = find_model(config.model or "capsule").hparams
-    values, scaled = (
-        hparams(**parse_overrides(hparams, c.hparams_override))
-        for c in (config, large)
-    )
+    overrides = config.hparams_override, large.hparams_override
+    values, scaled = (hparams(**parse_overrides(hparams, o)) for o in overrides)
     for field in dataclasses.fields(hparams):
         value = getattr(values, field.name)
         if field.name.endswith("_steps"):

@@ -81,11 +81,9 @@ def test_gradients(direction):
 def test_gradients_leave_batch_statistics_alone():
     model, _ = made(normalize=True)
     weights, (images, labels) = model.get_weights(), data()
-    one, other = (
-        Network(model, batch_size).gradients(images, labels)
-        for batch_size in (3, 7)
-    )
-    np.testing.assert_allclose(one, other, rtol=1e-4)
+    networks = Network(model, 3), Network(model, 7)
+    both = (network.gradients(images, labels) for network in networks)
+    np.testing.assert_allclose(*both, rtol=1e-4)
     for now, before in zip(model.get_weights(), weights, strict=True):
         np.testing.assert_array_equal(now, before)
 

@@ -54,9 +54,8 @@ def interpolated(image, y, x):
     columns = np.maximum(0, 1 - abs(x[..., None] - np.arange(width)))
     values = np.einsum("pqi,pqj,ijc->pqc", rows, columns, image, optimize=True)
     # Rounded coordinates may be a little beyond the border.
-    is_inside = (abs(y - (height - 1) / 2) < (height - 1) / 2 + 1e-9) & (
-        abs(x - (width - 1) / 2) < (width - 1) / 2 + 1e-9
-    )
+    is_inside = (y > -1e-9) & (y < height - 1 + 1e-9)
+    is_inside &= (x > -1e-9) & (x < width - 1 + 1e-9)
     return np.where(is_inside[..., None], values, 0)
 
 

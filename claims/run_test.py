@@ -23,7 +23,7 @@ from config import Config
 from input_data import keys
 from testing import untrained
 from testing.commands import ROOT, output_of
-from testing.tiny_files import WRITERS
+from testing.tiny_files import WRITERS, random_images
 from training.evaluate import Evaluator
 from training.formats import open_checkpoint
 
@@ -133,10 +133,10 @@ def test_results_do_not_depend_on_the_batch_size(counts, loaded):
     network = Network(model, 37)
     small = Examiner(network, images, labels, STEPS, 0)
     for key in (("pgd", 0.1), ("noise", 0.3)):
-        found, expected = small.run(*key), counts(*key)
-        assert found["wrong_examples"] == expected["wrong_examples"]
-    found, expected = small.run("detect", 0), counts("detect", 0)
-    assert found["threshold"] == pytest.approx(expected["threshold"], rel=1e-5)
+        found = small.run(*key)["wrong_examples"]
+        assert found == counts(*key)["wrong_examples"]
+    found, threshold = small.run("detect", 0), counts("detect", 0)["threshold"]
+    assert found["threshold"] == pytest.approx(threshold, rel=1e-5)
     # The threshold has 5 % false alarms on the images that set it.
     _, decoded = network.predict(images)
     distances = np.array([np.linalg.norm(d) for d in images - decoded])
@@ -191,15 +191,14 @@ def test_names_of_own_models(own):
 @pytest.fixture
 def arrays(tmp_path):
     """A function that tests by `noise`; returns results by checkpoint."""
-    images = np.random.default_rng(0).integers(0, 255, (20, 28, 28), "uint8")
-    np.save(tmp_path / "x_test", images)
+    np.save(tmp_path / "x_test", random_images(20, 28, 28))
     np.save(tmp_path / "y_test", np.arange(20) % 10)
 
     def run(output, severities, **others):
         data = {"dataset": "arrays", "data_dir": str(tmp_path)}
         config = Config(train=False, eval_size=20, **data, **others)
-        networks = [f"{name}={tmp_path / name}" for name in "ab"]
-        networks = named_checkpoints(networks, config)
+        names = [f"{name}={tmp_path / name}" for name in "ab"]
+        networks = named_checkpoints(names, config)
         folder, chosen = tmp_path / output, choose(["noise"], severities)
         run_tests(networks, config, make_folder(folder), chosen, 1, None)
         content = json.loads((folder / "robustness.json").read_text())
@@ -289,10 +288,9 @@ def test_undetected_images_are_of_those_that_were_right():
         result("b", "detect", 0.1, [*range(10)], range(10), **seen),
     ]
     _, table, sentence = report.summary(rows)
-    assert [(row[0], row[1], row[7]) for row in table] == [
-        *(("detect", "a", 90), ("detect", "b", 100), ("undetected", "a", 25)),
-        ("undetected, detector attacked", "a", 50),
-    ]
+    tests = ["detect", "detect", "undetected", "undetected, detector attacked"]
+    found = [(row[0], row[1], row[7]) for row in table]
+    assert found == list(zip(tests, "abaa", (90, 100, 25, 50), strict=True))
     assert sentence.endswith("differ (20.0 and 100.0 %).")
 
 

@@ -56,13 +56,9 @@ def test_warp_equals_scipy():
     warped = affnist.warp(image, matrix[None], offset[None])
     inverse = np.linalg.inv(matrix)
     # SciPy's axes are (row, column).
+    change = inverse[::-1, ::-1], -(inverse @ offset)[::-1]
     expected = scipy.ndimage.affine_transform(
-        image[0, ..., 0].astype(float),
-        inverse[::-1, ::-1],
-        -(inverse @ offset)[::-1],
-        output_shape=(40, 40),
-        order=1,
-        mode="grid-constant",
+        image[0, ..., 0] * 1.0, *change, (40, 40), order=1, mode="grid-constant"
     )
     np.testing.assert_allclose(warped[0, ..., 0], expected, atol=0.51)
 

@@ -10,9 +10,8 @@ from input_data.registry import Split
 from testing import splits, tiny_files
 
 # Instance, elevation, azimuth and lighting: each viewpoint once.
-META = np.array(
-    [[0, *v, 0] for v in itertools.product(range(9), range(0, 36, 2))]
-)
+VIEWPOINTS = itertools.product(range(9), range(0, 36, 2))
+META = np.array([[0, *viewpoint, 0] for viewpoint in VIEWPOINTS])
 LABELS = np.arange(len(META)) % 5
 # In tens of degrees; elevations in steps of five degrees.
 FAMILIAR = {

@@ -41,8 +41,7 @@ def contents_of(folder):
 @pytest.mark.parametrize("split", list(Split))
 def test_reader_finds_single_digits(tmp_path, split):
     shift = 1 if split.is_training else 0
-    job = Job(str(tmp_path), dataset="digits", split=split.value, shift=shift)
-    shifted_records.generate(job)
+    shifted_records.generate(Job(str(tmp_path), "digits", split.value, shift))
     source = read_split(split)
     sizes = {"shift": 1, "eval_size": 10**6}
     pipeline = splits.load("mnist", split, tmp_path, **sizes)

@@ -22,7 +22,7 @@ from visualization import capsule_figures
 from visualization.drawing import to_rgb
 from visualization.trained_model import TrainedModel, covered_part, two_colors
 
-NUM_EXAMPLES = 130
+NUM_EXAMPLES = 130  # more than a batch
 NAMES = "ant", "bee", "cat", "dog"  # of `arrays_subject`
 
 
@@ -34,10 +34,7 @@ def subject_of(title, pipeline, model, num_targets=1, **hparams):
 
 @functools.cache
 def make_subject(num_targets=1, model="capsule", **hparams):
-    """A `TrainedModel` with `NUM_EXAMPLES` examples, more than a batch.
-
-    Tests share it, as its functions take long to trace.
-    """
+    """A `TrainedModel` that tests share, as it takes long to trace."""
     sizes = {"num_targets": num_targets, "eval_size": NUM_EXAMPLES}
     pipeline = splits.load("digits", Split.TEST, **sizes)
     return subject_of("digits, tiny", pipeline, model, num_targets, **hparams)

@@ -73,20 +73,17 @@ def test_gradients(direction):
     ours = Network(model, 3).gradients(images, labels, direction)
     for image, label, gradient in zip(images, labels, ours, strict=True):
         objective = objective_in_numpy(model, dense, direction, label)
-        (expected,) = numpy_oracle.numerical_gradients(
-            objective, [image.astype("float64")], 1
-        )
+        inputs = [image.astype("float64")]
+        (expected,) = numpy_oracle.numerical_gradients(objective, inputs, 1)
         np.testing.assert_allclose(gradient, expected, rtol=1e-3, atol=1e-5)
 
 
 def test_gradients_leave_batch_statistics_alone():
     model, _ = made(normalize=True)
     weights, (images, labels) = model.get_weights(), data()
-    one, other = (
-        Network(model, batch_size).gradients(images, labels)
-        for batch_size in (3, 7)
-    )
-    np.testing.assert_allclose(one, other, rtol=1e-4)
+    networks = Network(model, 3), Network(model, 7)
+    both = (network.gradients(images, labels) for network in networks)
+    np.testing.assert_allclose(*both, rtol=1e-4)
     for now, before in zip(model.get_weights(), weights, strict=True):
         np.testing.assert_array_equal(now, before)
 

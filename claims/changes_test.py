@@ -42,9 +42,9 @@ def source(name, severity, n, y, x):
         # Rows go down, so a positive angle turns counterclockwise.
         turned = (x - 1j * y) * np.exp(-1j * np.radians(signed))
         return -turned.imag, turned.real
-    return (
-        (y / severity, x / severity) if name == "scale" else (y, x + signed * y)
-    )
+    if name == "scale":
+        return y / severity, x / severity
+    return y, x + signed * y
 
 
 def interpolated(image, y, x):
@@ -54,9 +54,8 @@ def interpolated(image, y, x):
     columns = np.maximum(0, 1 - abs(x[..., None] - np.arange(width)))
     values = np.einsum("pqi,pqj,ijc->pqc", rows, columns, image, optimize=True)
     # Rounded coordinates may be a little beyond the border.
-    is_inside = (abs(y - (height - 1) / 2) < height / 2 - 0.5 + 1e-9) & (
-        abs(x - (width - 1) / 2) < width / 2 - 0.5 + 1e-9
-    )
+    is_inside = (y > -1e-9) & (y < height - 1 + 1e-9)
+    is_inside &= (x > -1e-9) & (x < width - 1 + 1e-9)
     return np.where(is_inside[..., None], values, 0)
 
 
@@ -67,7 +66,7 @@ def interpolated(image, y, x):
         *(("scale", 0.65), ("scale", 1.3), ("shear", 0.4)),
     ],
 )
-@pytest.mark.parametrize("height", [7, 16, 20, 31, 40, 60, 64])
+@pytest.mark.parametrize("height", [7, 10, 16, 20, 28, 31, 32, 40, 60, 64])
 @pytest.mark.parametrize("wider", [-1, 0])
 def test_affine_changes(name, severity, height, wider):
     before = images(2, height, height + wider)
@@ -80,23 +79,12 @@ def test_affine_changes(name, severity, height, wider):
         np.testing.assert_allclose(after[n], expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("size", range(8, 65))
-def test_turns_by_right_angles_keep_every_pixel(size):
-    before = images(2, size, size)
-    quarter = change_all("rotate", before, 90, 0)
-    turned = [np.rot90(before[0]), np.rot90(before[1], -1)]
-    np.testing.assert_allclose(quarter, turned, atol=1e-5)
-    half = change_all("rotate", before, 180, 0)
-    np.testing.assert_allclose(half, before[:, ::-1, ::-1], atol=1e-5)
-
-
 def test_random_changes_of_an_image_depend_on_its_index_alone():
     before = images()
     noisy = change_all("noise", before, 0.2, seed=5)
     other = np.concatenate([images(4), before[4:]])
-    np.testing.assert_array_equal(
-        change_all("noise", other, 0.2, 5)[4:], noisy[4:]
-    )
+    other = change_all("noise", other, 0.2, seed=5)
+    np.testing.assert_array_equal(other[4:], noisy[4:])
     added = np.random.default_rng([5, 6]).normal(0, 0.2, before[6].shape)
     expected = np.clip(before[6] + added, 0, 1)
     np.testing.assert_allclose(noisy[6], expected, atol=1e-6)

@@ -13,12 +13,7 @@ import keras
 import pytest
 
 from common import errors, files, flags, load_backend
-from common.errors import (
-    Interrupted,
-    UserError,
-    exit_on_user_error,
-    user_errors,
-)
+from common.errors import UserError, exit_on_user_error, user_errors
 from common.files import atomic_write, make_folder, remove_partial, write_file
 from common.flags import field
 from testing import commands
@@ -54,15 +49,10 @@ def test_wrong_flags_are_named():
     wrong = "--size=0 --size=x --rate=0 --kind=c --fast=2 --even=3 --big x"
     wrong += " --numbers=1, --rate=1e39 --count=2147483648 --rate=nan"
     wrong += " --size=10 --share=1"
-    for argument in wrong.split():
-        name = argument.partition("=")[0].strip("-")
-        with pytest.raises(UserError, match=name):
-            flags.parse(Settings, [argument])
-    for argument, hint in (
-        ("--epochs", "--max_steps"),
-        ("--learning-rate=0.1", "--hparams_override=learning_rate="),
-        ("--even-x=3", "even_x"),
-    ):
+    hints = {each: each.partition("=")[0].strip("-") for each in wrong.split()}
+    hints["--epochs"], hints["--even-x=3"] = "--max_steps", "even_x"
+    hints["--learning-rate=0.1"] = "--hparams_override=learning_rate="
+    for argument, hint in hints.items():
         with pytest.raises(UserError, match=hint):
             flags.parse(Settings, [argument])
 
@@ -124,7 +114,7 @@ def test_errors_of_the_user_are_one_line_and_others_show_their_traceback():
 
 
 def test_an_interrupted_command_tells_how_to_resume(capsys):
-    stop = Interrupted("Stopped at step 3", signal.SIGTERM)
+    stop = errors.Interrupted("Stopped at step 3", signal.SIGTERM)
     assert status_after(stop) == 128 + signal.SIGTERM
     assert "Stopped at step 3\nResume with: python" in capsys.readouterr().err
     assert status_after(KeyboardInterrupt()) == 128 + signal.SIGINT
@@ -141,9 +131,8 @@ def test_a_closed_pipe_ends_a_command_silently():
 
 def test_optional_output_may_be_lost_but_no_results(monkeypatch):
     with full_disk(monkeypatch), errors.optional_output():
-        for stream in (sys.stdout, sys.stderr):
-            for _ in range(2):
-                print("lost", file=stream, flush=True)
+        for stream in (sys.stdout, sys.stderr) * 2:
+            print("lost", file=stream, flush=True)
     text = f"x.py: standard output: {os.strerror(errno.ENOSPC)}"
     lost = pytest.raises(SystemExit, match=text)
     with full_disk(monkeypatch), lost, exit_on_user_error("x.py"):
@@ -166,8 +155,7 @@ def test_closed_descriptors_are_not_used_for_files(tmp_path, closed):
 
 
 def test_signals_that_stop_a_training():
-    received = []
-    names = {"SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2"}
+    received, names = [], ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2")
     numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
     with errors.handling_signals(lambda number, _: received.append(number)):
         for number in numbers:

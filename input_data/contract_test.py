@@ -1,7 +1,5 @@
 """Every data set follows the feature contract and the rules of order."""
 
-import itertools
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -29,11 +27,8 @@ CASES = {
 }
 STANDARDIZED = ("cifar10", "norb")
 SINGLE_TARGET = ("affnist", "cifar10", "norb", "svhn")
-RUNS = [
-    (name, num_targets)
-    for name, num_targets in itertools.product(CASES, (1, 2))
-    if num_targets == 1 or name not in SINGLE_TARGET
-]
+RUNS = [(name, 1) for name in CASES]
+RUNS += [(name, 2) for name in CASES if name not in SINGLE_TARGET]
 
 
 def test_every_data_set_is_tested():
@@ -48,9 +43,7 @@ def written(name, folder, **settings):
     return {**settings, "image_size": 18 if name == "images" else None}
 
 
-@pytest.fixture(
-    scope="module", params=RUNS, ids=lambda run: f"{run[0]}-{run[1]}"
-)
+@pytest.fixture(scope="module", params=RUNS, ids=str)
 def data_set(request, tmp_path_factory):
     """The name of a data set, and the settings that read it."""
     name, num_targets = request.param
@@ -72,8 +65,8 @@ def check_batch(batch, batch_size, name, num_targets):
     targets = keys.RECONS_BY_TARGET[:num_targets]
     assert set(x) - {keys.STEP} == {keys.IMAGES, *labels}
     assert set(y) == {keys.LABELS, *targets}
+    size = batch_size, shape.height, shape.width, shape.depth
     for images in (x[keys.IMAGES], *(y[key] for key in targets)):
-        size = (batch_size, shape.height, shape.width, shape.depth)
         assert images.shape == size
         assert images.dtype == np.float32
         assert np.isfinite(images).all()
@@ -98,8 +91,8 @@ def test_a_data_set_is_described_and_gives_training_batches(data_set):
     spec = pipeline.spec
     assert spec.shape == expected_shape(name, num_targets)
     assert spec.num_targets == num_targets
-    num_images = 1437 if name == "digits" else tiny_files.NUM_TRAIN
-    assert spec.num_images == num_images
+    expected = 1437 if name == "digits" else tiny_files.NUM_TRAIN
+    assert spec.num_images == expected
     names = spec.class_names
     assert (names and (names[0], names[-1])) == CASES[name][1]
     assert len(spec.names) == spec.shape.num_classes
@@ -132,9 +125,8 @@ def test_evaluation_sees_every_example_once_in_fixed_order(data_set):
     images = np.concatenate([x[keys.IMAGES] for x, _ in evaluated])
     assert len(np.unique(images, axis=0)) == tiny_files.NUM_TEST
     again = load(name, Split.TEST, **settings)
-    np.testing.assert_equal(
-        list(again.evaluation_batches(4, stop=4)), evaluated[:1]
-    )
+    first = list(again.evaluation_batches(4, stop=4))
+    np.testing.assert_equal(first, evaluated[:1])
     ((x, _),) = again.evaluation_batches(100)
     np.testing.assert_array_equal(x[keys.IMAGES], images)
 

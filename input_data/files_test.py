@@ -32,7 +32,7 @@ def load(name, folder, split=Split.TRAIN, **settings):
 
 
 def check_error(name, folder, expected):
-    with pytest.raises(UserError, match=f"^.*{re.escape(expected)}.*$"):
+    with pytest.raises(UserError, match=re.escape(expected)):
         load(name, folder)
 
 
@@ -58,23 +58,19 @@ def test_a_folder_is_required(name):
         splits.load(name, Split.TRAIN)
 
 
-@pytest.mark.parametrize("eval_size", [100, 5])
-def test_mnist_is_read_in_order(tmp_path, eval_size):
-    images, labels = tiny_files.write_mnist(tmp_path, 20, 13)["t10k"]
-    ((x, _),) = load("mnist", tmp_path, Split.TEST, eval_size=eval_size)
-    expected = images[:eval_size] / 255
-    np.testing.assert_allclose(x[keys.IMAGES][..., 0], expected, atol=1e-7)
-    np.testing.assert_array_equal(x[keys.RECONS_LABEL], labels[:eval_size])
-
-
-def test_validation_on_mnist_is_the_last_10000_training_images(tmp_path):
-    images, _ = tiny_files.write_mnist(tmp_path, 50_007, 3, size=2)["train"]
-    for split, expected in (
-        (Split.VALID_TRAIN, images[:40_007] / 255),
-        (Split.VALID_TEST, images[40_007:] / 255),
+def test_mnist_is_in_order_and_its_last_10000_images_validate(tmp_path):
+    written = tiny_files.write_mnist(tmp_path, 50_007, 13, size=2)
+    for split, name, part in (
+        (Split.TEST, "t10k", slice(5)),
+        (Split.VALID_TRAIN, "train", slice(40_007)),
+        (Split.VALID_TEST, "train", slice(40_007, None)),
     ):
-        ((x, _),) = load("mnist", tmp_path, split, eval_size=50_000)
-        np.testing.assert_allclose(x[keys.IMAGES][..., 0], expected, atol=1e-7)
+        size = 5 if split is Split.TEST else 50_000
+        ((x, _),) = load("mnist", tmp_path, split, eval_size=size)
+        images, labels = (values[part] for values in written[name])
+        found = x[keys.IMAGES][..., 0]
+        np.testing.assert_allclose(found, images / 255, atol=1e-7)
+        np.testing.assert_array_equal(x[keys.RECONS_LABEL], labels)
 
 
 def test_label_ten_of_svhn_is_the_digit_zero(tmp_path):
@@ -99,13 +95,6 @@ def test_a_folder_of_batches_of_affnist_is_read(tmp_path):
     np.testing.assert_array_equal(x[keys.RECONS_LABEL], labels)
 
 
-def standardize(image):
-    """(x - mean) / max(deviation, 1 / sqrt(n)), in float64."""
-    image = image.astype(np.float64)
-    deviation = max(image.std(), 1 / np.sqrt(image.size))
-    return (image - image.mean()) / deviation
-
-
 def write_training(folder, images, labels):
     for number in range(5):
         part = slice(number, None, 5)
@@ -115,7 +104,6 @@ def write_training(folder, images, labels):
 
 def test_images_are_planes_of_red_green_and_blue(tmp_path):
     images = tiny_files.random_images(10, 32, 32, 3)
-    images[9] = 0
     # The folder may hold the folder of the published archive.
     folder = tmp_path / "cifar-10-batches-bin"
     folder.mkdir()
@@ -125,11 +113,6 @@ def test_images_are_planes_of_red_green_and_blue(tmp_path):
         data = cifar10.read_files(data_dir, training=True)
         np.testing.assert_array_equal(data.images, images[order])
         assert data.labels.tolist() == order
-    # Evaluation standardizes the center.
-    ((x, _),) = load("cifar10", tmp_path, Split.VALID_TEST)
-    expected = [standardize(images[n, 4:28, 4:28]) for n in order[-2:]]
-    np.testing.assert_allclose(x[keys.IMAGES], expected, atol=1e-5)
-    assert x[keys.RECONS_LABEL].tolist() == order[-2:]
 
 
 def test_training_images_are_standardized_crops_some_flipped(tmp_path):
@@ -144,7 +127,7 @@ def test_training_images_are_standardized_crops_some_flipped(tmp_path):
     for image, label in zip(x[keys.IMAGES], x[keys.RECONS_LABEL], strict=True):
         crops = view(gray[label, ..., 0], (24, 24)).reshape(-1, 24, 24)
         crops = np.concatenate([crops, crops[:, :, ::-1]])
-        expected = np.stack([standardize(crop) for crop in crops])
+        expected = [(crop - crop.mean()) / crop.std() for crop in crops]
         distances = abs(expected - image[..., 0]).max(axis=(1, 2))
         numbers.append(distances.argmin())
         assert distances.min() < 1e-4
@@ -152,9 +135,7 @@ def test_training_images_are_standardized_crops_some_flipped(tmp_path):
     assert len(set(numbers)) > 6
 
 
-def test_evaluation_on_norb_standardizes_the_center_of_every_second_pixel(
-    tmp_path,
-):
+def test_every_second_pixel_of_norb_is_read(tmp_path):
     images = tiny_files.random_images(3, 2, 96, 96)
     records = map(tiny_files.norb_example, images, [4, 0, 2])
     path = tiny_files.write_records(tmp_path / "testduo.tfrecords", records)
@@ -163,11 +144,6 @@ def test_evaluation_on_norb_standardizes_the_center_of_every_second_pixel(
     np.testing.assert_array_equal(stored, shrunk)
     assert labels.tolist() == [4, 0, 2]
     assert meta.tolist() == [[1, 2, 34, 5]] * 3
-    ((x, _),) = load("norb", tmp_path, Split.TEST)
-    assert x[keys.RECONS_LABEL].tolist() == [4, 0, 2]
-    for image, original in zip(x[keys.IMAGES], images, strict=True):
-        crop = original[:, 16:80:2, 16:80:2].transpose(1, 2, 0)
-        np.testing.assert_allclose(image, standardize(crop), atol=1e-5)
 
 
 def test_distort_crops_after_contrast_about_the_mean_of_the_whole_image():

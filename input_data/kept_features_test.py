@@ -1,4 +1,3 @@
-import collections
 from unittest.mock import Mock
 
 import keras
@@ -10,7 +9,7 @@ from input_data import keys, stored
 from input_data.images import labeled_images, make_pipeline
 from input_data.kept_features import KeptFeatures
 from input_data.stored import KeptRows
-from testing.splits import resolved
+from testing.splits import batches, resolved
 from testing.tiny_files import random_images
 
 IMAGES = random_images(70, 4, 5)  # more than are computed together
@@ -43,35 +42,32 @@ def kept(folder, seed=3, network=None, views=4, **settings):
 def kept_batches(folder, start, stop, seed=3, **settings):
     """Batches of images, and of negatives of images as features."""
     both = pipeline_of(**settings), kept(folder, seed, **settings)
-    return (
-        list(p.training_batches(50, 3, start, stop).as_numpy_iterator())
-        for p in both
-    )
+    return (batches(pipeline, 50, start, stop, seed=3) for pipeline in both)
 
 
 def test_without_changes_batches_are_those_of_the_pipeline(tmp_path):
-    batches = kept_batches(tmp_path, 0, 3)
-    for (x, y), (kept_x, kept_y) in zip(*batches, strict=True):
+    both = kept_batches(tmp_path, 0, 3)
+    for (x, y), (kept_x, kept_y) in zip(*both, strict=True):
         x[keys.FEATURES] = -x.pop(keys.IMAGES)
         np.testing.assert_equal(kept_x, x)
         np.testing.assert_array_equal(kept_y[keys.LABELS], y[keys.LABELS])
 
 
 def test_steps_draw_among_the_views(tmp_path):
-    _, batches = kept_batches(tmp_path, 0, 6, flip=True)
-    seen = collections.Counter()
-    for x, _ in batches:
+    _, drawn = kept_batches(tmp_path, 0, 6, flip=True)
+    seen = set()
+    for x, _ in drawn:
         labels, features = x[keys.RECONS_LABEL], x[keys.FEATURES]
         pixels = np.rint(-255 * features[..., 0]).astype("uint8")
         for label, view in zip(labels, pixels, strict=True):
             mirrored = (view != IMAGES[label]).any()
-            seen[label, mirrored] += 1
+            seen.add((label, mirrored))
             image = view[:, ::-1] if mirrored else view
             np.testing.assert_array_equal(image, IMAGES[label])
     assert len(seen) > 100  # of 70 images, most of them both ways
     # They depend on the seed and the step alone.
     _, again = kept_batches(tmp_path, 4, 6, flip=True)
-    np.testing.assert_equal(again, batches[4:])
+    np.testing.assert_equal(again, drawn[4:])
     _, other = kept_batches(tmp_path, 4, 6, flip=True, seed=4)
     assert (other[0][0][keys.FEATURES] != again[0][0][keys.FEATURES]).any()
 
@@ -87,8 +83,8 @@ class Counting(Negative):
 
 
 def test_every_view_is_drawn(tmp_path):
-    batches = kept(tmp_path, network=Counting()).training_batches(50, 3, 0, 6)
-    drawn = [x[keys.FEATURES][:, 0, 0, 0] for x, _ in batches]
+    found = batches(kept(tmp_path, network=Counting()), 50, 0, 6, seed=3)
+    drawn = [x[keys.FEATURES][:, 0, 0, 0] for x, _ in found]
     views, counts = np.unique(drawn, return_counts=True)
     assert views.tolist() == [0, 1, 2, 3]
     assert min(counts) > 50
@@ -131,21 +127,16 @@ def test_features_are_computed_once_and_again_where_they_are_damaged(tmp_path):
     assert computed(second + first + content[2 * row_bytes :]) == 1
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        *({"seed": 4}, {"views": 2}, {"images": IMAGES[::-1]}, {}),
-        *({"network": Negative(1)}, {"flip": True}, {"shift": 1}),
-        {"crop_area": 0.5},
-    ],
-)
-def test_other_features_have_another_file(tmp_path, changed, monkeypatch):
+def test_other_features_have_another_file(tmp_path, monkeypatch):
+    changes = [{}, {"seed": 4}, {"views": 2}, {"images": IMAGES[::-1]}]
+    changes += [{"network": Negative(1)}, {"flip": True}, {"shift": 1}]
+    for count, changed in enumerate([*changes, {"crop_area": 0.5}], 1):
+        kept(tmp_path, **changed)
+        assert len(list(tmp_path.iterdir())) == count
+    policy = keras.DTypePolicy("float16")
+    monkeypatch.setattr(keras.config, "dtype_policy", lambda: policy)
     kept(tmp_path)
-    if not changed:  # the precision
-        policy = keras.DTypePolicy("float16")
-        monkeypatch.setattr(keras.config, "dtype_policy", lambda: policy)
-    kept(tmp_path, **changed)
-    assert len(list(tmp_path.iterdir())) == 2
+    assert len(list(tmp_path.iterdir())) == count + 1
 
 
 def test_a_full_disk_is_an_error(tmp_path, monkeypatch):

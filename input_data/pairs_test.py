@@ -22,14 +22,12 @@ def test_pairs_are_merged_shifted_and_uniform(training):
     examples = pipeline.evaluation_batches(4500)
     for x, y in batches(pipeline, 4500, 0, 2) if training else examples:
         first, second = y[keys.RECONS], y[keys.SPARE_RECONS]
-        np.testing.assert_allclose(
-            x[keys.IMAGES], np.minimum(first + second, 1), atol=1e-6
-        )
+        merged = np.minimum(first + second, 1)
+        np.testing.assert_allclose(x[keys.IMAGES], merged, atol=1e-6)
         for target, image in enumerate((first, second)):
-            label = x[keys.LABEL_BY_TARGET[target]]
-            np.testing.assert_allclose(
-                image.max(axis=(1, 2, 3)), 25 * (label + 1) / 255, atol=1e-6
-            )
+            pixel = 25 * (x[keys.LABEL_BY_TARGET[target]] + 1) / 255
+            found = image.max(axis=(1, 2, 3))
+            np.testing.assert_allclose(found, pixel, atol=1e-6)
             assert ((image > 0).sum(axis=(1, 2, 3)) == 1).all()
             places[target] += (image[..., 0] > 0).sum(axis=0)
         same_offset += ((first > 0) & (second > 0)).sum()
@@ -94,9 +92,8 @@ def test_pairs_depend_on_the_seed_alone():
     one, other = pairs(seed=1), pairs(seed=2)
     assert len(one) != len(other) or (one != other).any()
     # The same two stand below each other and beside each other.
-    np.testing.assert_array_equal(
-        np.split(pairs(seed=1, pairs="beside"), 2, 2), np.split(one, 2, 1)
-    )
+    beside = np.split(pairs(seed=1, pairs="beside"), 2, axis=2)
+    np.testing.assert_array_equal(beside, np.split(one, 2, axis=1))
     np.testing.assert_array_equal(pairs(seed=1, eval_size=7), one[:7])
     # What moves training images does not move these.
     np.testing.assert_array_equal(pairs(seed=1, shift=0), one)
@@ -107,16 +104,11 @@ def test_pairs_depend_on_the_seed_alone():
         assert (first != other).any() == differ
 
 
-@pytest.mark.parametrize(
-    ("labels", "message"),
-    [
-        (np.ones(5, int), "class"),
-        (np.ones((5, 3), int), "needs images of one class"),
-    ],
-)
-def test_images_of_one_or_several_classes_make_no_pairs(labels, message):
-    data = LabeledImages(np.zeros((5, 4, 4, 1), np.uint8), labels, 3)
-    with pytest.raises(UserError, match=message):
-        make_pipeline(data, resolved(num_targets=2))
-    with pytest.raises(UserError, match=message):
-        SeparatePairs(make_pipeline(data, resolved()), resolved(**PAIRS))
+def test_images_of_one_or_several_classes_make_no_pairs():
+    images = np.zeros((5, 4, 4, 1), np.uint8)
+    for shape, message in ((5, "class"), ((5, 3), "needs images of one class")):
+        data = LabeledImages(images, np.ones(shape, int), 3)
+        with pytest.raises(UserError, match=message):
+            make_pipeline(data, resolved(num_targets=2))
+        with pytest.raises(UserError, match=message):
+            SeparatePairs(make_pipeline(data, resolved()), resolved(**PAIRS))

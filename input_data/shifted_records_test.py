@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from common.errors import UserError
 from input_data import keys, shifted_records
-from input_data.datasets import digits
+from input_data.datasets.digits import read_split
 from input_data.images import LabeledImages
 from input_data.mnist.mnist_shift import Job
 from input_data.registry import Split
@@ -41,9 +41,8 @@ def contents_of(folder):
 @pytest.mark.parametrize("split", list(Split))
 def test_reader_finds_single_digits(tmp_path, split):
     shift = 1 if split.is_training else 0
-    job = Job(str(tmp_path), dataset="digits", split=split.value, shift=shift)
-    shifted_records.generate(job)
-    source = digits.read_split(split)
+    shifted_records.generate(Job(str(tmp_path), "digits", split.value, shift))
+    source = read_split(split)
     sizes = {"shift": 1, "eval_size": 10**6}
     pipeline = splits.load("mnist", split, tmp_path, **sizes)
     copies = (2 * shift + 1) ** 2
@@ -69,7 +68,7 @@ def test_reader_finds_shards_of_pairs(tmp_path):
     assert [joined] == list(contents_of(whole).values())
     sizes = {"num_targets": 2, "eval_size": 10**6}
     spec = splits.load("mnist", Split.VALID_TRAIN, f"{prefix}@3", **sizes).spec
-    assert spec.num_examples == 2 * len(digits.read_split(Split.VALID_TRAIN))
+    assert spec.num_examples == 2 * len(read_split(Split.VALID_TRAIN))
     assert spec.shape == keys.ImageShape(30, 30, 1, 10)
 
 
@@ -111,9 +110,9 @@ def test_files_of_other_settings_are_refused(tmp_path, changes):
     ("script", "flag"),
     [
         ("mnist_shift.py", "--num_workers=2"),
+        # Within this process.
         pytest.param(
-            "mnist_shift_beam.py",
-            "--runner=BundleBasedDirectRunner",  # within this process
+            *("mnist_shift_beam.py", "--runner=BundleBasedDirectRunner"),
             marks=needs_beam,
         ),
     ],
@@ -216,10 +215,7 @@ def test_single_digits_at_all_offsets_in_the_reference_order():
 
 def test_pairs_are_exact_in_number_and_different_in_class():
     data = some_images(23)
-    place = {
-        image.tobytes(): number
-        for number, image in enumerate(data.images[:, 2:-2, 2:-2])
-    }
+    digits = [image.tobytes() for image in data.images[:, 2:-2, 2:-2]]
     used, offsets = np.zeros((2, 23), int), np.zeros((2, 5, 5), int)
     for values in parse(digit_pairs(data, JOB, 0, 23 * 40)):
         images = []
@@ -230,7 +226,7 @@ def test_pairs_are_exact_in_number_and_different_in_class():
             row, column = np.argwhere(image).min(axis=0)
             digit = image[row : row + 3, column : column + 3]
             assert digit.sum() == image.sum()
-            number = place[digit.tobytes()]
+            number = digits.index(digit.tobytes())
             used[target, number] += 1
             offsets[target, row - 1, column - 1] += 1
             assert values[f"label_{target + 1}"] == data.labels[number]
@@ -239,11 +235,8 @@ def test_pairs_are_exact_in_number_and_different_in_class():
         assert values["merged_raw"] == merged.astype(np.uint8).tobytes()
     assert (used[0] == 40).all()
     # Each image of another class is as likely.
-    counts = np.bincount(data.labels)
-    expected = sum(
-        40 * count / (23 - count) * (data.labels != label)
-        for label, count in enumerate(counts)
-    )
+    differ = data.labels[:, None] != data.labels
+    expected = 40 * (differ / differ.sum(axis=1)[:, None]).sum(axis=0)
     assert (np.abs(used[1] - expected) < 5 * np.sqrt(expected)).all()
     mean = 23 * 40 / 25
     assert np.abs(offsets - mean).max() < 5 * np.sqrt(mean)

@@ -29,9 +29,8 @@ def everything(config):
             found += pipeline.evaluation_batches(4)
         found.append(pipeline.evaluation_images([0, 2]))
     below = {"num_targets": 2, "pairs": "below", "train": False}
-    pairs = dataclasses.replace(config, **below)
-    found += registry.load(pairs, train=False).evaluation_batches(4)
-    return found
+    pipeline = registry.load(dataclasses.replace(config, **below), train=False)
+    return [*found, *pipeline.evaluation_batches(4)]
 
 
 @pytest.mark.parametrize("name", ["arrays", "images"])
@@ -57,9 +56,7 @@ def test_both_sources_give_the_same_bytes(name, tmp_path, monkeypatch):
         ("arrays", "y_train.npy", "write"),
     ],
 )
-def test_later_damage_is_one_line_with_the_name(
-    name, pattern, damage, tmp_path, monkeypatch
-):
+def test_later_damage_is_named(name, pattern, damage, tmp_path, monkeypatch):
     monkeypatch.setattr(stored, "MEMORY_BYTES", 0)
     tiny_files.WRITERS[name](tmp_path)
     if name == "arrays":
@@ -73,9 +70,8 @@ def test_later_damage_is_one_line_with_the_name(
 
 
 def test_rows_and_digest_are_those_of_the_array(tmp_path):
-    array = tiny_files.random_images(1100, 3, 2)
-    np.save(tmp_path / "x", array)
-    path = tmp_path / "x.npy"
+    array, path = tiny_files.random_images(1100, 3, 2), tmp_path / "x.npy"
+    np.save(path, array)
     rows = rows_in_file(path, np.lib.format.open_memmap(path, mode="r"))
     order = np.random.default_rng(0).permutation(1100)
     shuffled = rows[order][5:-3]

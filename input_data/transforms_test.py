@@ -49,6 +49,5 @@ def test_rotation_equals_explicit_loops():
     angles = np.array([0.2, -0.11, math.radians(15)], np.float32)
     rotated = rotate(tf.constant(images), tf.constant(angles)).numpy()
     for image, angle, result in zip(images, angles, rotated, strict=True):
-        np.testing.assert_array_equal(
-            result[..., 0], rotated_in_loops(image[..., 0], float(angle))
-        )
+        expected = rotated_in_loops(image[..., 0], float(angle))
+        np.testing.assert_array_equal(result[..., 0], expected)

@@ -22,6 +22,21 @@ TRAINED = {"wrong": 7, "examples": 40, "training_seconds": 9.0, **MACHINE}
 TRAINED["points"] = [{"step": step, "wrong": 7} for step in (938, 5628)]
 
 
+@pytest.fixture
+def configs(monkeypatch):
+    """The configurations of evaluations; these and trainings take no time."""
+    found, tests = [], [TEST, {**TEST, "wrong": 8}]
+    monkeypatch.setattr(runner, "run", lambda c: found.append(c) or tests)
+    monkeypatch.setattr(runner, "train_and_evaluate", lambda c: TRAINED)
+    return found
+
+
+def folders(root):
+    return {
+        f"{name}_dir": f"{root}/{name}" for name in ("data", "output", "work")
+    }
+
+
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_experiment_is_a_training(name):
     experiment = EXPERIMENTS[name]
@@ -32,10 +47,8 @@ def test_every_experiment_is_a_training(name):
     images = config.max_steps * config.batch_size
     assert 0 <= large.max_steps * 1024 - images < 1024
     hparams = find_model(config.model or "capsule").hparams
-    values, scaled = (
-        hparams(**parse_overrides(hparams, c.hparams_override))
-        for c in (config, large)
-    )
+    overrides = config.hparams_override, large.hparams_override
+    values, scaled = (hparams(**parse_overrides(hparams, o)) for o in overrides)
     for field in dataclasses.fields(hparams):
         value = getattr(values, field.name)
         if field.name.endswith("_steps"):
@@ -43,23 +56,12 @@ def test_every_experiment_is_a_training(name):
         assert getattr(scaled, field.name) == value
 
 
-def test_results_are_written_once(tmp_path, monkeypatch, capsys):
-    configs = []
-
-    def run(config):
-        configs.append(config)
-        return [TEST, {**TEST, "wrong": 8}]
-
-    monkeypatch.setattr(runner, "run", run)
-    monkeypatch.setattr(runner, "train_and_evaluate", lambda c: TRAINED)
+def test_results_are_written_once(tmp_path, configs, monkeypatch, capsys):
     experiment = dataclasses.replace(EXPERIMENTS["shared-capsule"], members=2)
     monkeypatch.setitem(EXPERIMENTS, "shared-capsule", experiment)
     (tmp_path / "data" / "mnist").mkdir(parents=True)
-    names = {"data_dir": "data", "output_dir": "out", "work_dir": "work"}
-    folders = {flag: f"{tmp_path}/{name}" for flag, name in names.items()}
-    settings = ReproduceFlags(
-        dtype_policy="mixed_bfloat16", seeds="0,1", **folders
-    )
+    common = {"dtype_policy": "mixed_bfloat16", "seeds": "0,1"}
+    settings = ReproduceFlags(**common, **folders(tmp_path))
     for is_done in (False, True):
         reproduce(["shared-capsule"], settings)
         output = capsys.readouterr().out
@@ -81,7 +83,7 @@ def test_results_are_written_once(tmp_path, monkeypatch, capsys):
     assert configs[-1].checkpoint.endswith("16/{}/train/model.ckpt-5628")
     assert str(tmp_path) not in json.dumps([runs, ensemble])
     # The ensemble of a member that was repeated is another one.
-    folder = tmp_path / "out" / "shared-capsule"
+    folder = tmp_path / "output" / "shared-capsule"
     (folder / "1.json").unlink()
     reproduce(["shared-capsule"], settings)
     assert configs[-1].num_trials == 2
@@ -108,18 +110,11 @@ def test_the_pages_are_up_to_date():
     assert flags_page.updated(text) == text, "python -m runs.flags_page"
 
 
-def test_other_tests_read_their_own_data(tmp_path, monkeypatch):
-    configs = []
-    monkeypatch.setattr(runner, "run", lambda c: configs.append(c) or [TEST])
-    monkeypatch.setattr(runner, "train_and_evaluate", lambda c: TRAINED)
+def test_other_tests_read_their_own_data(tmp_path, configs, monkeypatch):
     changed = {"other_test": "affNIST", "members": 1}
     experiment = dataclasses.replace(EXPERIMENTS["mnist-3"], **changed)
     monkeypatch.setitem(EXPERIMENTS, "mnist-3", experiment)
-    names = "data", "output", "work"
-    reproduce(
-        ["mnist-3"],
-        ReproduceFlags(**{f"{n}_dir": f"{tmp_path}/{n}" for n in names}),
-    )
+    reproduce(["mnist-3"], ReproduceFlags(**folders(tmp_path)))
     config = configs[0]
     assert (config.dataset, config.eval_size) == ("affnist", 10000)
     assert config.data_dir == f"{tmp_path}/data/affnist"

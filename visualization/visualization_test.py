@@ -1,6 +1,5 @@
 import functools
 import io
-import itertools
 import re
 
 import keras
@@ -23,7 +22,8 @@ from visualization import capsule_figures
 from visualization.drawing import to_rgb
 from visualization.trained_model import TrainedModel, covered_part, two_colors
 
-NUM_EXAMPLES = 130
+NUM_EXAMPLES = 130  # more than a batch
+NAMES = "ant", "bee", "cat", "dog"  # of `arrays_subject`
 
 
 def subject_of(title, pipeline, model, num_targets=1, **hparams):
@@ -34,10 +34,7 @@ def subject_of(title, pipeline, model, num_targets=1, **hparams):
 
 @functools.cache
 def make_subject(num_targets=1, model="capsule", **hparams):
-    """A `TrainedModel` with `NUM_EXAMPLES` examples, more than a batch.
-
-    Tests share it, as its functions take long to trace.
-    """
+    """A `TrainedModel` that tests share, as it takes long to trace."""
     sizes = {"num_targets": num_targets, "eval_size": NUM_EXAMPLES}
     pipeline = splits.load("digits", Split.TEST, **sizes)
     return subject_of("digits, tiny", pipeline, model, num_targets, **hparams)
@@ -194,27 +191,24 @@ def test_pictures_of_perturbations_move_one_dimension_at_a_time():
 def test_files_of_the_projector(tmp_path):
     subject, shown = arrays_subject(tmp_path), 5
     files = capsule_figures.embedding(subject, shown)
-    examples = list(itertools.islice(subject.examples(), shown))
+    examples = [*subject.examples()][:shown]
     vectors = np.loadtxt(io.BytesIO(files["capsules.tsv"]))
-    expected = np.stack([e.capsules.ravel() for e in examples])
+    expected = [e.capsules.ravel() for e in examples]
     np.testing.assert_allclose(vectors, expected, rtol=1e-4, atol=1e-6)
-    names, rows = ["ant", "bee", "cat", "dog"], ["label\tprediction\tright"]
+    rows = [("label", "prediction", "right")]
     for e in examples:
-        right, found = e.labels[0], e.lengths.argmax()
-        row = names[right], names[found], "yes" if found == right else "no"
-        rows.append("\t".join(row))
-    assert files["metadata.tsv"].splitlines() == rows
+        right, found = NAMES[e.labels[0]], NAMES[e.lengths.argmax()]
+        rows.append((right, found, "yes" if found == right else "no"))
+    assert files["metadata.tsv"].splitlines() == list(map("\t".join, rows))
     # Two views of 20 x 18 pixels, in rows of three examples.
     config = files["projector_config.pbtxt"]
     assert re.findall(r"single_image_dim: (\d+)", config) == ["36", "20"]
     for path in ("capsules.tsv", "metadata.tsv", "sprite.png"):
         assert f'"{path}"' in config
     picture = Image.open(io.BytesIO(files["sprite.png"])).convert("RGB")
-    picture = np.asarray(picture) / 255
-    tiles = (
-        picture.reshape(3, 20, 3, 36, 3).swapaxes(1, 2).reshape(9, 20, 36, 3)
-    )
-    images = np.stack([to_rgb(e.image) for e in examples])
+    tiles = np.reshape(picture, (3, 20, 3, 36, 3)) / 255
+    tiles = tiles.swapaxes(1, 2).reshape(9, 20, 36, 3)
+    images = [to_rgb(e.image) for e in examples]
     np.testing.assert_allclose(tiles[:shown], images, atol=1 / 255)
     assert not tiles[shown:].any()
 
@@ -229,9 +223,8 @@ def test_maps_and_entropy_of_the_couplings(tmp_path, leaky):
     couplings = keras.ops.convert_to_numpy(couplings)
     iterations, count, height, width, types, classes = couplings.shape
     assert (iterations, count, types, classes) == (3, NUM_TEST, 2, 4)
-    assert height < width or height > width
-    figure = files["routing.png"].figure
-    *grid, bar = figure.axes
+    assert height != width
+    *grid, bar = files["routing.png"].figure.axes
     rows = np.array(grid).reshape(-1, iterations)
     assert len(rows) == 3 * 2  # the longest capsule and the next, of 3 images
     part = covered_part(subject.model, images.shape[1:3])
@@ -241,8 +234,7 @@ def test_maps_and_entropy_of_the_couplings(tmp_path, leaky):
         example, axes = examples[index // 2], rows[index, iteration]
         label = np.argsort(-example.lengths)[index % 2]
         kind = ["predicted", "not predicted"][index % 2]
-        name = ["ant", "bee", "cat", "dog"][label]
-        text = f"class {name}\n({kind}: {example.lengths[label]:.2f})"
+        text = f"class {NAMES[label]}\n({kind}: {example.lengths[label]:.2f})"
         assert axes.get_ylabel() == (text if iteration == 0 else "")
         title = f"iteration {iteration + 1}" if index == 0 else ""
         assert axes.get_title() == title
@@ -263,16 +255,15 @@ def test_maps_and_entropy_of_the_couplings(tmp_path, leaky):
     assert maps[0].norm.halfrange == pytest.approx(abs(sums - equal).max())
     (axes,) = files["routing_entropy.png"].figure.axes
     line, *points = axes.lines
-    bound = np.log(couplings.shape[-1] + leaky)
+    bound = np.log(classes + leaky)
     assert line.get_ydata() == pytest.approx([bound] * 2)
     assert (line.get_label(), line.get_linestyle()) == ("equal shares", "--")
     rest = 1 - couplings.sum(axis=-1, keepdims=True)
     shares = np.concatenate([couplings, rest.clip(min=0)], -1)
     entropies = entr(shares.astype("float64")).sum(-1)
-    entropies = entropies.reshape(len(entropies), -1).mean(axis=1)
-    expected = [(n, entropy) for n, entropy in enumerate(entropies, 1)]
+    entropies = entropies.reshape(iterations, -1).mean(axis=1)
     found = [tuple(*point.get_xydata()) for point in points]
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    np.testing.assert_allclose(found, [*enumerate(entropies, 1)], rtol=1e-6)
     texts = [(text.xy, text.get_text()) for text in axes.texts]
     assert texts == [(point, f"{point[1]:.4f}") for point in found]
     assert entropies[0] == pytest.approx(bound)  # routing starts equally

@@ -39,10 +39,8 @@ def test_matrices_are_rotation_shear_and_scale_in_their_ranges():
     along = np.stack([np.cos(angle), np.sin(angle)], axis=1)
     shear = (along * matrices[:, :, 1]).sum(axis=1) / scale_y
     for values, low, high in (
-        (np.rad2deg(angle), -20, 20),
-        (shear, -0.2, 0.2),
-        (scale_x, 0.8, 1.2),
-        (scale_y, 0.8, 1.2),
+        *((np.rad2deg(angle), -20, 20), (shear, -0.2, 0.2)),
+        *((scale_x, 0.8, 1.2), (scale_y, 0.8, 1.2)),
     ):
         assert values.min() >= low - 1e-9
         assert values.max() <= high + 1e-9
@@ -58,13 +56,9 @@ def test_warp_equals_scipy():
     warped = affnist.warp(image, matrix[None], offset[None])
     inverse = np.linalg.inv(matrix)
     # SciPy's axes are (row, column).
+    change = inverse[::-1, ::-1], -(inverse @ offset)[::-1]
     expected = scipy.ndimage.affine_transform(
-        image[0, ..., 0].astype(float),
-        inverse[::-1, ::-1],
-        -(inverse @ offset)[::-1],
-        output_shape=(40, 40),
-        order=1,
-        mode="grid-constant",
+        image[0, ..., 0] * 1.0, *change, (40, 40), order=1, mode="grid-constant"
     )
     np.testing.assert_allclose(warped[0, ..., 0], expected, atol=0.51)
 

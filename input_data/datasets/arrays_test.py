@@ -57,17 +57,15 @@ def test_the_test_images_alone_are_enough_to_evaluate(tmp_path, text, count):
 def test_parts_have_all_classes_and_know_the_rows_of_the_file(tmp_path, split):
     images = tiny_files.random_images(100, 5, 5)
     labels = np.repeat([0, 1], 50)
-    write(
-        tmp_path, x_train=images, y_train=labels, x_test=images, y_test=labels
-    )
+    parts = {"x_train": images, "y_train": labels}
+    write(tmp_path, **parts, x_test=images, y_test=labels)
     pipeline = load(tmp_path, split, eval_size=20)
     ((x, y),) = pipeline.evaluation_batches(100)
     assert y[keys.LABELS].sum(axis=0).min() >= 3
     logits = 1 - y[keys.LABELS]  # all wrong
     found = Predictions(y[keys.LABELS], logits, None, pipeline, "arrays", 1.0)
-    np.testing.assert_allclose(
-        x[keys.IMAGES][..., 0], images[found.wrong_rows] / 255, atol=1e-6
-    )
+    expected = images[found.wrong_rows] / 255
+    np.testing.assert_allclose(x[keys.IMAGES][..., 0], expected, atol=1e-6)
 
 
 def test_packed_files_are_read_and_a_flipped_bit_is_found(tmp_path):
@@ -107,14 +105,12 @@ def test_the_validation_is_the_same_in_all_versions(tmp_path):
     ],
     ids=range(12),
 )
-@pytest.mark.parametrize("memory", [0, stored.MEMORY_BYTES])
-def test_unsuitable_arrays_are_named(
-    tmp_path, name, changed, memory, monkeypatch
-):
-    monkeypatch.setattr(stored, "MEMORY_BYTES", memory)
+def test_unsuitable_arrays_are_named(tmp_path, name, changed, monkeypatch):
     write(tmp_path, **{f"{name}_train": changed})
-    with pytest.raises(UserError, match="(x|y)_train.npy"):
-        load(tmp_path, Split.TRAIN)
+    for memory in stored.MEMORY_BYTES, 0:
+        monkeypatch.setattr(stored, "MEMORY_BYTES", memory)
+        with pytest.raises(UserError, match="(x|y)_train.npy"):
+            load(tmp_path, Split.TRAIN)
 
 
 def test_unsuitable_names_and_a_validation_of_one_image(tmp_path):

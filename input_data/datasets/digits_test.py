@@ -6,6 +6,8 @@ from input_data.datasets import digits
 from input_data.registry import Split
 from testing.splits import load
 
+FILE = np.load(digits.FILE, allow_pickle=False)
+
 
 @pytest.fixture(scope="module")
 def splits():
@@ -18,8 +20,7 @@ def splits():
 
 
 def test_the_images_are_the_published_ones():
-    with np.load(digits.FILE, allow_pickle=False) as arrays:
-        images, labels = arrays["images"], arrays["labels"]
+    images, labels = FILE["images"], FILE["labels"]
     # The published table has 1,797 rows of 64 values from 0 to 16.
     assert images.shape == (1797, 8, 8)
     assert (images.min(), images.max()) == (0, 16)
@@ -50,6 +51,5 @@ def test_digits_fill_the_center_of_the_image(splits):
     center = images[:, 4:24, 4:24]
     np.testing.assert_allclose(center.sum(), images.sum(), rtol=1e-6)
     # Enlarging 8x8 values up to 16 to 20x20 pixels keeps the mean.
-    with np.load(digits.FILE, allow_pickle=False) as arrays:
-        mean = arrays["images"][-360:].mean() / 16
+    mean = FILE["images"][-360:].mean() / 16
     np.testing.assert_allclose(center.mean(), mean, rtol=0.02)

@@ -10,9 +10,8 @@ from input_data.registry import Split
 from testing import splits, tiny_files
 
 # Instance, elevation, azimuth and lighting: each viewpoint once.
-META = np.array(
-    [[0, *v, 0] for v in itertools.product(range(9), range(0, 36, 2))]
-)
+VIEWPOINTS = itertools.product(range(9), range(0, 36, 2))
+META = np.array([[0, *viewpoint, 0] for viewpoint in VIEWPOINTS])
 LABELS = np.arange(len(META)) % 5
 # In tens of degrees; elevations in steps of five degrees.
 FAMILIAR = {
@@ -21,15 +20,13 @@ FAMILIAR = {
 }
 
 
-@pytest.fixture(scope="module")
-def images():
-    return tiny_files.random_images(len(META), 2, 96, 96)
+IMAGES = tiny_files.random_images(len(META), 2, 96, 96)
 
 
 @pytest.fixture(scope="module")
-def folder(images, tmp_path_factory):
+def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("norb")
-    records = list(map(tiny_files.norb_example, images, LABELS.tolist(), META))
+    records = list(map(tiny_files.norb_example, IMAGES, LABELS.tolist(), META))
     for name in ("trainduo", "testduo"):
         tiny_files.write_records(folder / f"{name}.tfrecords", records)
     return folder
@@ -37,11 +34,11 @@ def folder(images, tmp_path_factory):
 
 @pytest.mark.parametrize("source", ["records", "tfds"])
 @pytest.mark.parametrize("angle", ["azimuth", "elevation"])
-def test_viewpoints(angle, source, images, folder, monkeypatch):
+def test_viewpoints(angle, source, folder, monkeypatch):
     familiar = FAMILIAR[angle]
     assert familiar.sum() == len(META) // 3
     monkeypatch.setattr(
-        tfds_images, "read_smallnorb", lambda _: (images, LABELS, META)
+        tfds_images, "read_smallnorb", lambda _: (IMAGES, LABELS, META)
     )
     data_dir = folder if source == "records" else None
 
@@ -65,9 +62,9 @@ def test_viewpoints(angle, source, images, folder, monkeypatch):
     np.testing.assert_array_equal(held_out, everything[familiar][-10:])
 
 
-def test_files_without_the_viewpoints(images, tmp_path):
+def test_files_without_the_viewpoints(tmp_path):
     path = tmp_path / "testduo.tfrecords"
-    records = map(tiny_files.norb_example, images[:3], LABELS[:3].tolist())
+    records = map(tiny_files.norb_example, IMAGES[:3], LABELS[:3].tolist())
     tiny_files.write_records(path, records)  # all of azimuth 340
     with pytest.raises(UserError, match="testduo.*--viewpoints=azimuth"):
         splits.load("norb", Split.TEST, tmp_path, viewpoints="azimuth")

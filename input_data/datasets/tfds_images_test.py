@@ -2,6 +2,7 @@ import os
 import shutil
 import urllib.error
 import urllib.request
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -50,62 +51,52 @@ def test_images_and_labels_are_those_of_the_set(tmp_path):
 
 
 def test_images_of_many_sizes_and_no_test_split(tmp_path):
-    tiny_files.prepare_tfds(tmp_path, tiny_files.TinyAnySize)
-    options = {"builder": tiny_files.TinyAnySize}
-    options["file_format"] = "array_record"
-    tiny_files.prepare_tfds(tmp_path / "other", **options)
+    other, builder = tmp_path / "other", tiny_files.TinyAnySize
+    tiny_files.prepare_tfds(tmp_path, builder)
+    tiny_files.prepare_tfds(other, builder, file_format="array_record")
     name = "tfds:tiny_any_size"
     with pytest.raises(UserError, match="--image_size"):
         load(name, Split.TRAIN, tmp_path)
     # The last fifth of the training images takes the place of the split test.
-    for split, count, divisions in (
-        (Split.TRAIN, 12, ["test"]),
-        (Split.TEST, 3, ["test"]),
-        (Split.VALID_TRAIN, 10, ["test", "validation"]),
-        (Split.VALID_TEST, 2, ["test", "validation"]),
-    ):
+    for split, count in zip(Split, (12, 3, 10, 2), strict=True):
         spec = load(name, split, tmp_path, image_size=19).spec
-        other = load(name, split, tmp_path / "other", image_size=19).spec
+        reordered = load(name, split, other, image_size=19).spec
         assert spec.shape == keys.ImageShape(19, 19, 1, 4)
         assert spec.num_examples == count
-        assert spec.split_fingerprints == {
-            f"divided_for_{purpose}": "tiny_any_size/1.0.0:15"
-            for purpose in divisions
-        }
-        # These files have another order.
-        assert other.split_fingerprints == {
-            purpose: f"{value}:array_record"
-            for purpose, value in spec.split_fingerprints.items()
-        }
+        version = "tiny_any_size/1.0.0:15"
+        expected = {"divided_for_test": version}
+        if split.is_held_out:
+            expected["divided_for_validation"] = version
+        assert spec.split_fingerprints == expected
+        expected = dict.fromkeys(expected, f"{version}:array_record")
+        assert reordered.split_fingerprints == expected
 
 
 @pytest.mark.parametrize("image_size", [None, 19])
 @pytest.mark.parametrize("split", [Split.TRAIN, Split.VALID_TEST])
 def test_large_sets_stay_on_disk(tmp_path, monkeypatch, image_size, split):
-    tiny_files.prepare_tfds(tmp_path / "records")
-    options = {"file_format": "array_record"}
-    tiny_files.prepare_tfds(tmp_path / "by_index", **options)
+    records, by_index = tmp_path / "records", tmp_path / "by_index"
+    tiny_files.prepare_tfds(records)
+    tiny_files.prepare_tfds(by_index, file_format="array_record")
 
     def everything(folder):
         settings = {"image_size": image_size, "features_dir": str(tmp_path)}
-        folder = tmp_path / folder
         pipeline = load("tfds:tiny_photos", split, folder, **settings)
         trained = batches(pipeline, 4, 0, 5)
         tested = pipeline.evaluation_batches(4)
         return [pipeline.spec.num_images, *trained, *tested]
 
-    in_memory = everything("records")
-    np.testing.assert_equal(everything("by_index"), in_memory)
+    in_memory = everything(records)
+    np.testing.assert_equal(everything(by_index), in_memory)
     monkeypatch.setattr(stored, "MEMORY_BYTES", 0)
-    np.testing.assert_equal(everything("by_index"), in_memory)
+    np.testing.assert_equal(everything(by_index), in_memory)
     assert not list(tmp_path.glob("images-*"))
-    np.testing.assert_equal(everything("records"), in_memory)
+    np.testing.assert_equal(everything(records), in_memory)
     (copy,) = tmp_path.glob("images-*")
-    np.testing.assert_equal(everything("records"), in_memory)
-    with open(copy / "x.npy", "r+b") as file:
-        file.truncate(1000)
+    np.testing.assert_equal(everything(records), in_memory)
+    os.truncate(copy / "x.npy", 1000)
     with pytest.raises(UserError, match="x.npy|tiny_photos"):
-        everything("records")
+        everything(records)
 
 
 def load_photos(folder, split=Split.TRAIN, **settings):
@@ -114,9 +105,7 @@ def load_photos(folder, split=Split.TRAIN, **settings):
 
 
 @pytest.mark.parametrize("file_format", ["tfrecord", "array_record"])
-def test_a_set_that_was_built_again_is_read_again(
-    tmp_path, monkeypatch, file_format
-):
+def test_sets_that_were_built_again(tmp_path, monkeypatch, file_format):
     monkeypatch.setattr(stored, "MEMORY_BYTES", 0)
 
     def build(folder):
@@ -131,7 +120,8 @@ def test_a_set_that_was_built_again_is_read_again(
     before, same = load_photos(first), load_photos(build("second"))
     assert before.description() == same.description()
     expected = 3 - labels(before)
-    times = {path: path.stat() for path in first.rglob("tiny_photos-*")}
+    paths = first.rglob("tiny_photos-*")
+    times = {path: path.stat().st_mtime_ns for path in paths}
     shutil.rmtree(first / "tiny_photos")
     generate = tiny_files.TinyPhotos._generate_examples
 
@@ -142,8 +132,7 @@ def test_a_set_that_was_built_again_is_read_again(
 
     monkeypatch.setattr(tiny_files.TinyPhotos, "_generate_examples", others)
     for path in build("first").rglob("tiny_photos-*"):
-        time = times[path].st_atime_ns, times[path].st_mtime_ns
-        os.utime(path, ns=time)
+        os.utime(path, ns=(times[path], times[path]))
     after = load_photos(first)
     np.testing.assert_array_equal(labels(after), expected)
     assert after.description() != same.description()
@@ -170,9 +159,8 @@ def test_two_processes_may_decode_the_same_set(tmp_path):
         tfds_images._decoded_copy(copy, whole, (2, 2, 1))
         yield from zip(*elements, strict=True)
 
-    signature = tuple(whole.element_spec)
     slower = tf.data.Dataset.from_generator(
-        meanwhile, output_signature=signature
+        meanwhile, output_signature=whole.element_spec
     ).apply(tf.data.experimental.assert_cardinality(3))
     rows, labels = tfds_images._decoded_copy(copy, slower, (2, 2, 1))
     np.testing.assert_array_equal(rows, images)
@@ -192,15 +180,12 @@ def test_unknown_and_unsuitable_sets_are_named(tmp_path, name, monkeypatch):
 
 @pytest.mark.parametrize("name", [*FROM_TFDS, "tfds:fashion_mnist"])
 def test_without_a_network_nothing_is_downloaded(monkeypatch, tmp_path, name):
-    downloads = []
-    monkeypatch.setattr(
-        tfds.core.DatasetBuilder,
-        "download_and_prepare",
-        lambda self, **_: downloads.append(self.name),
-    )
+    download = Mock()
+    builder = tfds.core.DatasetBuilder
+    monkeypatch.setattr(builder, "download_and_prepare", download)
     monkeypatch.setattr(tfds.core.constants, "DATA_DIR", str(tmp_path))
     # No server listens on this port.
     monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
     with pytest.raises(UserError, match="--data_dir"):
         load(name, Split.TRAIN)
-    assert not downloads
+    download.assert_not_called()

@@ -83,10 +83,6 @@ def test_ratios_by_hand():
     several.pipeline.spec.names = "abcd"
     names, ratios = zip(*ratios_by_class(several), strict=True)
     assert names == (*"abcd", "macro", "micro")
-    nothing, macro, micro = (
-        [0] * 3,
-        (1 / 8, 1 / 12, 1 / 10),
-        (1 / 3, 1 / 4, 2 / 7),
-    )
-    expected = [(1 / 2, 1 / 3, 2 / 5), *[nothing] * 3, macro, micro]
+    macro, micro = (1 / 8, 1 / 12, 1 / 10), (1 / 3, 1 / 4, 2 / 7)
+    expected = [(1 / 2, 1 / 3, 2 / 5), *[[0] * 3] * 3, macro, micro]
     np.testing.assert_allclose([[*r.values()] for r in ratios], expected)

@@ -57,11 +57,8 @@ def test_the_commands_of_experiments_parse():
 def test_python_blocks_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my_arrays").mkdir()
-    names = {
-        "numpy": np,
-        "images": np.zeros((2, 28, 28, 1), "float32"),
-        "labels": np.eye(10)[:2],
-    }
+    names = {"numpy": np, "labels": np.eye(10)[:2]}
+    names["images"] = np.zeros((2, 28, 28, 1), "float32")
     small = "num_classes=10, conv_channels=4, num_prime_capsules=2"
     for block in blocks("python", page):
         if "models.table" in block:

@@ -3,18 +3,11 @@
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 from keras import ops
 
-from input_data import keys
-from models.optimizer import (
-    OPTIMIZERS,
-    compile_model,
-    make_schedule,
-    orthogonalize,
-)
+from models.optimizer import OPTIMIZERS, make_schedule, orthogonalize
 from testing import untrained
-from testing.small_models import example_batch, small_model
+from testing.small_models import small_model
 
 
 def rates(max_steps=None, **hparams):
@@ -34,14 +27,6 @@ def test_schedules():
         assert found == pytest.approx(expected, rel=1e-5, abs=1e-9)
 
 
-def adam_step(weights, m, v, gradient, step, rate, epsilon=1e-8):
-    """Weights and both moments after step 1, 2, ... of Adam's paper."""
-    m = 0.9 * m + 0.1 * gradient
-    v = 0.999 * v + 0.001 * gradient**2
-    rate *= np.sqrt(1 - 0.999**step) / (1 - 0.9**step)
-    return weights - rate * m / (v**0.5 + epsilon), m, v
-
-
 # Muon leaves matrices to Adam.
 @pytest.mark.parametrize(
     ("name", "epsilon"), [("adam", 1e-8), ("adam", 1e-3), ("muon", 1e-8)]
@@ -58,8 +43,11 @@ def test_adam(name, epsilon):
     m = v = np.zeros_like(weights)
     for step, gradient in enumerate(gradients, start=1):
         adam.apply([ops.convert_to_tensor(gradient, "float32")], [variable])
+        m = 0.9 * m + 0.1 * gradient
+        v = 0.999 * v + 0.001 * gradient**2
         rate = 0.001 * 0.96 ** ((step - 1) / 2)
-        weights, m, v = adam_step(weights, m, v, gradient, step, rate, epsilon)
+        rate *= np.sqrt(1 - 0.999**step) / (1 - 0.9**step)
+        weights = weights - rate * m / (v**0.5 + epsilon)
     np.testing.assert_allclose(variable.numpy(), weights, rtol=1e-6, atol=1e-7)
     # As in the reference, 1 - beta is computed in float32.
     for found, expected in zip(adam.variables[1:], (m, v), strict=True):
@@ -128,72 +116,3 @@ def test_one_optimizer_continues_from_the_state_of_the_other(before, after):
         optimizer.apply([ops.cast(gradient, "float32")], [variable])
     # A usual move has a root mean square of about 0.2 times the rate.
     assert np.sqrt(np.mean((variable.numpy() - start) ** 2)) < 0.5 * 0.001
-
-
-def float64_loss(weights, x, y, routing):
-    """The loss of the capsule model by the paper's equations."""
-    k1, b1, k2, b2, w3, b3, *dense = weights
-
-    def squash(s):
-        norm = tf.norm(s, axis=-1, keepdims=True)
-        return s / norm * norm**2 / (1 + norm**2)
-
-    hidden = tf.cast(x[keys.IMAGES], tf.float64)
-    hidden = tf.nn.relu(tf.nn.conv2d(hidden, k1, 1, "VALID") + b1)
-    s = tf.nn.conv2d(hidden, k2, 2, "VALID")
-    types, batch = len(b2), len(s)
-    # One routing iteration of a single input capsule.
-    primary = squash(tf.reshape(s, (*s.shape[:3], types, -1)) / types + b2)
-    capsules = tf.reshape(primary, (batch, len(w3), -1))
-    votes = tf.einsum("bia,iak->bik", capsules, w3)
-    votes = tf.reshape(votes, (batch, -1, *b3.shape))
-    logits = tf.zeros(votes.shape[:3], tf.float64)
-    for _ in range(routing):
-        c = tf.nn.softmax(logits, axis=2)
-        v = squash(tf.reduce_sum(c[..., None] * votes, axis=1) + b3)
-        logits += tf.reduce_sum(votes * v[:, None], axis=-1)
-    lengths = tf.norm(v, axis=-1)
-    labels = tf.cast(y[keys.LABELS], tf.float64)
-    present = labels * tf.nn.relu(0.9 - lengths) ** 2
-    absent = 0.5 * (1 - labels) * tf.nn.relu(lengths - 0.1) ** 2
-    loss = tf.reduce_mean(0.5 * (present + absent))
-    hidden = tf.reshape(v * labels[..., None], (batch, -1))
-    for layer, activation in enumerate((tf.nn.relu, tf.nn.relu, tf.sigmoid)):
-        kernel, bias = dense[2 * layer : 2 * layer + 2]
-        hidden = activation(hidden @ kernel + bias)
-    squared = (hidden - y[keys.RECONS].reshape(batch, -1)) ** 2
-    return loss + 0.0005 * tf.reduce_sum(squared) / batch
-
-
-def test_five_steps_equal_a_float64_computation():
-    shape = keys.ImageShape(19, 17, 1, 3)
-    hparams = {"conv_channels": 256, "primary_atoms": 8, "class_atoms": 16}
-    hparams |= {"num_prime_capsules": 2, "decay_steps": 3, "decay_rate": 0.8}
-    model = small_model("capsule", shape, seed=4, **hparams)
-    compile_model(model)
-    x, y = example_batch(shape, 1, size=6)
-    weights = initial = [
-        tf.constant(ops.convert_to_numpy(w), tf.float64)
-        for w in model.trainable_weights
-    ]
-    m = v = [tf.zeros_like(w) for w in weights]
-    for step in range(5):
-        with tf.GradientTape() as tape:
-            tape.watch(weights)
-            loss = float64_loss(weights, x, y, model.hparams.routing)
-        rate = 0.001 * 0.8 ** (step / 3)
-        parts = zip(weights, m, v, tape.gradient(loss, weights), strict=True)
-        moved = [adam_step(*part, step + 1, rate) for part in parts]
-        weights, m, v = map(list, zip(*moved, strict=True))
-        ours = model.train_on_batch(x, y, return_dict=True)["loss"]
-        np.testing.assert_allclose(ours, float(loss), rtol=2e-5)
-        model.reset_metrics()
-    for ours, start, expected in zip(
-        model.trainable_weights, initial, weights, strict=True
-    ):
-        moved = expected.numpy() - start.numpy()
-        error = ops.convert_to_numpy(ours) - expected.numpy()
-        # Adam moves every weight by about the rate whatever its gradient, so
-        # that rounding decides where a gradient is nearly 0.
-        assert np.sqrt(np.mean(error**2)) < 1e-3 * np.sqrt(np.mean(moved**2))
-        assert np.quantile(np.abs(error), 0.99) < 2e-6

@@ -9,7 +9,6 @@ import shlex
 import signal
 import socket
 import time
-import typing
 
 import numpy as np
 import pytest
@@ -81,26 +80,18 @@ def evaluation(summary_dir, step=20):
     return ["--train=false", "--eval_size=357", f"--checkpoint={path}"]
 
 
-class Results(typing.NamedTuple):
-    losses: list
-    wrong: int
-
-
 @pytest.fixture(scope="module")
 def results_on(tmp_path_factory):
-    """Function from a backend and a number of devices to `Results`."""
+    """Function from backend and devices to losses and wrong predictions."""
 
     @functools.cache
     def results(backend, count):
         folder = tmp_path_factory.mktemp(backend)
         devices = devices_flags(count)
         training = [f"--summary_dir={folder}", *FLAGS, "--max_steps=20"]
-        output = run(
-            backend,
-            [*training, *devices],
-            [*evaluation(folder), *devices],
-        )
-        return Results(losses(folder), wrong(output))
+        evaluating = [*evaluation(folder), *devices]
+        output = run(backend, [*training, *devices], evaluating)
+        return losses(folder), wrong(output)
 
     return results
 
@@ -120,9 +111,10 @@ def assert_same_losses(found, expected):
     "backend", ["tensorflow", pytest.param("jax", marks=needs_jax)]
 )
 def test_two_devices_equal_one(results_on, backend):
-    one, two = (results_on(backend, count) for count in (1, 2))
-    assert_same_losses(two.losses, one.losses)
-    assert two.wrong == one.wrong
+    expected, wrong_on_one = results_on(backend, 1)
+    found, wrong_on_two = results_on(backend, 2)
+    assert_same_losses(found, expected)
+    assert wrong_on_two == wrong_on_one
 
 
 @pytest.mark.slow
@@ -130,11 +122,8 @@ def test_weight_decay_on_two_devices(tmp_path):
     model = overrides("matrix_capsule", weight_decay=0.1)
     flags = "--model=matrix_capsule", f"--hparams_override={model}", *FLAGS[1:]
     for count in (1, 2):
-        folder = f"--summary_dir={tmp_path}/{count}"
-        run(
-            "tensorflow",
-            [folder, *devices_flags(count), *flags, "--max_steps=3"],
-        )
+        folder = f"--summary_dir={tmp_path}/{count}", "--max_steps=3"
+        run("tensorflow", [*folder, *devices_flags(count), *flags])
     one, two = losses(tmp_path / "1"), losses(tmp_path / "2")
     assert len(one) == 3
     np.testing.assert_allclose(one, two, rtol=1e-4)
@@ -152,14 +141,14 @@ def start_two(*flags):
 @pytest.mark.slow
 @needs_jax
 def test_two_processes_equal_one(tmp_path, results_on):
-    one = results_on("jax", 1)
+    expected, wrong_in_one = results_on("jax", 1)
     flags = [f"--summary_dir={tmp_path}", *FLAGS]
     output_of(*start_two(*flags, "--max_steps=10"))
     output = output_of(*start_two(*flags, "--max_steps=20"))
     assert "Resuming from" in output
-    assert_same_losses(losses(tmp_path), one.losses)
+    assert_same_losses(losses(tmp_path), expected)
     evaluated = output_of(*start_two(*evaluation(tmp_path)))
-    assert wrong(evaluated) == one.wrong
+    assert wrong(evaluated) == wrong_in_one
 
 
 @contextlib.contextmanager

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from input_data import keys
-from training.class_report import precision_recall_f1, ratios_by_class
+from training.class_report import ratios_by_class
 from training.scores import Predictions, Score
 
 
@@ -72,28 +72,17 @@ def test_scores_and_confusion_matrices_by_hand(
     np.testing.assert_array_equal(found.confusion_matrix, matrix)
 
 
-def test_ratios_are_those_of_scikit_learn():
-    """tp / (tp + fp), tp / (tp + fn), 2 tp / (2 tp + fp + fn), and 0 / 0 = 0.
+def test_ratios_by_hand():
+    """True positives, false ones and missed labels: 1, 1, 2; 0, 0, 1; 0, 1, 0.
 
-    Macro is the mean of the classes, micro counts all classes together.
+    The last class is neither present nor predicted: 0 / 0 is 0.
     """
-    rng = np.random.default_rng(1)
-    present, predicted = rng.random((2, 40, 4)) < 0.3
-    present[:, 1:3] = predicted[:, 2:] = False
-
-    def ratios(present, predicted):
-        tp, fp = (predicted & present).sum(), (predicted & ~present).sum()
-        fn = (present & ~predicted).sum()
-        pairs = (tp, tp + fp), (tp, tp + fn), (2 * tp, 2 * tp + fp + fn)
-        return [share / total if total else 0 for share, total in pairs]
-
-    rows = [ratios(present[:, c], predicted[:, c]) for c in range(4)]
-    macro = [sum(column) / 4 for column in zip(*rows, strict=True)]
-    expected = [*rows, macro, ratios(present, predicted)]
-    found = precision_recall_f1(present, predicted)
-    np.testing.assert_allclose(found, expected)
-    several = predictions(present, np.where(predicted, 0.9, 0.1), 0)
+    labels = [[1, 1, 0, 0], [1, 0, 0, 0], [1, 0, 0, 0], [0] * 4]
+    logits = [[0.9, 0, 0, 0], [0.1] * 4, [0] * 4, [0.8, 0, 0.7, 0]]
+    several = predictions(np.array(labels), np.array(logits), 0)
     several.pipeline.spec.names = "abcd"
-    names, found = zip(*ratios_by_class(several), strict=True)
+    names, ratios = zip(*ratios_by_class(several), strict=True)
     assert names == (*"abcd", "macro", "micro")
-    np.testing.assert_allclose([[*r.values()] for r in found], expected)
+    macro, micro = (1 / 8, 1 / 12, 1 / 10), (1 / 3, 1 / 4, 2 / 7)
+    expected = [(1 / 2, 1 / 3, 2 / 5), *[[0] * 3] * 3, macro, micro]
+    np.testing.assert_allclose([[*r.values()] for r in ratios], expected)

@@ -15,7 +15,7 @@ from training.formats import open_checkpoint
 from training.strategies import OneDevice
 from training.train import Trainer, train
 
-MODELS = ["capsule", "baseline", "deepcaps", "matrix_capsule", "self_routing"]
+SLOW = ["capsule", "deepcaps", "matrix_capsule", "self_routing"]
 IS_ON_JAX = keras.backend.backend() == "jax"
 pytestmark = pytest.mark.skipif(
     keras.backend.backend() == "torch", reason="torch takes one step in a call"
@@ -39,11 +39,7 @@ def run(folder, model):
 
 @pytest.mark.parametrize(
     "model",
-    [
-        # Without routing, the step is compiled in less time.
-        pytest.param(name, marks=[pytest.mark.slow] * (name != "baseline"))
-        for name in MODELS
-    ],
+    ["baseline", *(pytest.param(m, marks=pytest.mark.slow) for m in SLOW)],
 )
 def test_calls_of_several_steps_change_no_numbers(tmp_path, on_gpu, model):
     one, several = tmp_path / "1", tmp_path / "10"

@@ -103,18 +103,6 @@ def write(prefix, values):
     return str(prefix)
 
 
-def max_pool(images):
-    """2x2, stride 2, SAME."""
-    odd = [(0, n % 2) for n in images.shape[1:3]]
-    padded = np.pad(images, [(0, 0), *odd, (0, 0)], constant_values=-np.inf)
-    rows = np.maximum(padded[:, ::2], padded[:, 1::2])
-    return np.maximum(rows[:, :, ::2], rows[:, :, 1::2])
-
-
-def channels_first(x):
-    return np.moveaxis(x, 3, 1)
-
-
 def convolved(x, values, name, padding):
     kernel, biases = values[f"{name}/weights"], values[f"{name}/biases"]
     x = numpy_oracle.convolution(x, kernel, 1, padding)
@@ -137,7 +125,7 @@ def capsule_network(values, images, labels, hparams):
         *(2, padding, 1, leaky),
     )
     capsules = numpy_oracle.capsule(
-        channels_first(primary).reshape(count, -1, 8),
+        np.moveaxis(primary, 3, 1).reshape(count, -1, 8),
         copies("capsule2/weights"),
         copies("capsule2/biases"),
         *(hparams.routing, leaky),
@@ -154,8 +142,9 @@ def capsule_network(values, images, labels, hparams):
 def baseline_network(values, images, labels, hparams):
     x = images
     for name in ("conv1", "conv2"):
-        x = max_pool(convolved(x, values, name, hparams.padding))
-    x = channels_first(x).reshape(len(images), -1)
+        x = convolved(x, values, name, hparams.padding)
+        x = tf.nn.max_pool2d(x, 2, 2, "SAME").numpy()
+    x = np.moveaxis(x, 3, 1).reshape(len(images), -1)
     x = np.maximum(x @ values["fc1/weights"] + values["fc1/biases"], 0)
     logits = x @ values["softmax_layer/weights"]
     return logits + values["softmax_layer/biases"], []

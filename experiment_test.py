@@ -389,7 +389,7 @@ def test_a_new_training_in_the_folder_has_results_of_its_own(done):
 def test_other_networks_are_refused_and_other_settings_noted(done, capsys):
     for name, values in {
         "conv_channels": {"hparams_override": SMALL + ",conv_channels=2"},
-        "other weights": {"model": "baseline", "hparams_override": ""},
+        "another --model": {"model": "baseline", "hparams_override": ""},
         "num_targets": {"num_targets": 2},
         "max_steps": {"max_steps": 4},
     }.items():

@@ -44,15 +44,14 @@ def output_of(*arguments, **keywords):
 
 
 @contextlib.contextmanager
-def full_disk(monkeypatch):
+def full_disk():
     """Nothing can be written to standard output and standard error."""
     if not os.path.exists("/dev/full"):
         pytest.skip("the system has no /dev/full")
     with (
         open("/dev/full", "w") as output,
         open("/dev/full", "w") as errors,
-        monkeypatch.context() as patch,
+        contextlib.redirect_stdout(output),
+        contextlib.redirect_stderr(errors),
     ):
-        patch.setattr(sys, "stdout", output)
-        patch.setattr(sys, "stderr", errors)
         yield

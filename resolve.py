@@ -61,7 +61,8 @@ def with_defaults(config, model="capsule", num_targets=1):
     `viewpoints` (all) can still be None. Raises UserError for settings that do
     not apply to the data set.
     """
-    return with_data_defaults(config, num_targets, model=model)
+    config = fill(config, model=model, num_targets=num_targets)
+    return with_data_defaults(config)
 
 
 def for_evaluation(config, checkpoint):

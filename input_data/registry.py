@@ -122,11 +122,11 @@ def fill(config, **defaults):
     return dataclasses.replace(config, **missing)
 
 
-def with_data_defaults(config, num_targets=1, **others):
-    """A `Config` with the defaults of its data set, and `others`."""
+def with_data_defaults(config):
+    """A `Config` with its data set's defaults; raises UserError as `load`."""
     # The reference's commands have no --dataset for MNIST.
     dataset = BUNDLED if config.data_dir is None else "mnist"
-    config = fill(config, dataset=dataset, num_targets=num_targets, **others)
+    config = fill(config, dataset=dataset, num_targets=1)
     data_set = find_data_set(config.dataset)
     shards = shards_of(config.data_dir)
     _check(config, data_set, shards)

@@ -125,7 +125,7 @@ def find_model(name):
         return MODELS[name]
     found = import_named("--model", name)
     if not isinstance(found, Model):
-        raise UserError(f"--model={name} is no models.table.Model")
+        raise UserError(f"--model={name} is not a models.table.Model")
     return found
 
 
@@ -135,9 +135,8 @@ def weight_decay(default, weights="kernels"):
     return {"weight_decay": field(default, text, at_least=0)}
 
 
-REFERENCE_LOSSES = tuple(
-    layers.CLASSIFICATION_LOSSES
-)  # the first one is margin
+# The default, the first one, is margin.
+REFERENCE_LOSSES = tuple(layers.CLASSIFICATION_LOSSES)
 NO_DECAY = {"decay_rate": 1.0}
 KERAS_EPSILON = 1e-7  # Keras' default, which many authors use
 

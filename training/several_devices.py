@@ -72,7 +72,7 @@ class ShardedDevices(Strategy):
     def shard(self, batches):
         return batches.map(
             lambda *batch: tf.nest.map_structure(_own_rows, batch)
-        ).prefetch(tf.data.AUTOTUNE)
+        ).prefetch(2)
 
     def max_over_processes(self, value):
         from jax.experimental import multihost_utils

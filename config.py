@@ -182,8 +182,16 @@ class Config(DataConfig):
     batch_size: int = _count(
         128, "Images in a training batch over all GPUs.", at_most=2**16
     )
-    max_steps: int = _count(
-        1000, "Training steps in total, including those before a resume."
+    max_steps: int | None = _count(
+        None,
+        "Training steps in total, including those before a resume. "
+        "Default: 1000.",
+    )
+    epochs: int | None = _count(
+        None,
+        "In place of --max_steps: passes over the training images, rounded up "
+        "to whole steps.",
+        at_most=10_000,
     )
     save_step: int = _count(
         1500, "Steps between checkpoints; the last step is always saved."
@@ -191,7 +199,11 @@ class Config(DataConfig):
     summary_step: int = _count(
         10, "Steps averaged for each point of the training curves."
     )
-    keep: int = field(0, "Newest checkpoints to keep; 0 keeps all.", at_least=0)
+    keep: int = field(
+        0,
+        "Newest checkpoints to keep, beside the best one; 0 keeps all.",
+        at_least=0,
+    )
     init_checkpoint: str | None = field(
         None,
         "Checkpoint, also TF1's, or HDF5 weights, to start from: its weights, "
@@ -209,7 +221,8 @@ class Config(DataConfig):
     checkpoint: str | None = field(
         None,
         "With --train=false: the checkpoint to evaluate; a --summary_dir "
-        "stands for its newest one. For {} see --num_trials. A TF1 checkpoint "
+        "stands for its newest one, SUMMARY_DIR/best for that with the "
+        "smallest held-out error. For {} see --num_trials. A TF1 checkpoint "
         "is named by the prefix of its files, such as DIR/model.ckpt-1, and "
         "needs --model, --hparams_override and the data flags.",
     )
@@ -228,6 +241,11 @@ class Config(DataConfig):
         "Steps between evaluations during the training, which must run on one "
         "device. An evaluation saves a checkpoint. It uses the held-out images "
         "with --validate, else the test images. Default: never.",
+    )
+    patience: int | None = _count(
+        None,
+        "With --validate and --eval_every: the training ends after this number "
+        "of evaluations without a smaller error. Default: never.",
     )
     eval_interval: float = field(
         60.0,

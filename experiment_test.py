@@ -82,7 +82,7 @@ def without_pictures(monkeypatch):
     """Drawing takes longer than evaluating."""
     monkeypatch.setattr(pictures, "confusion_matrix_png", lambda *_: None)
     monkeypatch.setattr(pictures, "wrong_predictions_png", lambda *_: None)
-    monkeypatch.setattr(pictures, "learning_curve_png", lambda _: b"")
+    monkeypatch.setattr(pictures, "learning_curve_png", lambda *_: b"")
 
 
 @pytest.mark.slow

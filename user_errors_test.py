@@ -24,6 +24,9 @@ def message_of(capsys, **settings):
         *(({"num_gpus": 64}, "_gpus=64"), ({"checkpoint": "x"}, "--check")),
         *(({"device": "gpu:7"}, "=gpu:7"), ({"num_processes": 2}, "es=2")),
         ({"pairs": "below", "num_targets": 2}, "--pairs"),
+        ({"epochs": 2, "max_steps": 9}, "--epochs"),
+        ({"patience": 2, "eval_every": 9}, "--patience"),
+        ({"patience": 2, "validate": True}, "--patience"),
         ({"dataset": "builtins:print"}, "--dataset=builtins:print"),
     ],
 )

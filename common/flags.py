@@ -26,7 +26,6 @@ _AS_TEXT = flags.ArgumentParser(), flags.ArgumentSerializer()
 _AT_MOST = {int: 2**31 - 1, float: 3e38}
 # For flags that users of Keras and PyTorch try.
 _HINTS = {
-    "epochs": "experiment.py has --max_steps: epochs * images / --batch_size",
     "learning_rate": "experiment.py has --hparams_override=learning_rate=VALUE",
     "lr": "experiment.py has --hparams_override=learning_rate=VALUE",
 }

@@ -18,8 +18,9 @@ PHOTO_MODEL = "photo_capsule"
 _MEASURED_STEPS, _MEASURED_SECONDS = 30, 15
 # Flags of experiment.py that are not for --settings: rows have them in common.
 _COMMON = (
-    *("checkpoint", "data_dir", "dataset", "eval_size", "format", "max_steps"),
-    *("model", "save_step", "seed", "summary_dir", "train", "validate"),
+    *("checkpoint", "data_dir", "dataset", "epochs", "eval_size", "format"),
+    *("max_steps", "model", "patience", "save_step", "seed", "summary_dir"),
+    *("train", "validate"),
 )
 
 

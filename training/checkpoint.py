@@ -228,11 +228,12 @@ def latest_valid(directory, model=None, quarantine=False):
     return None
 
 
-def save(directory, model, checkpoint, keep=0):
+def save(directory, model, checkpoint, keep=0, best_step=None):
     """Writes a compiled model and its `Checkpoint`; returns the path.
 
-    Then removes all but the newest `keep`; 0 keeps all. Raises UserError, and
-    removes nothing, if the path exists or cannot be written.
+    Then removes all but the newest `keep` and that of `best_step`; 0 keeps all.
+    Raises UserError, and removes nothing, if the path exists or cannot be
+    written.
     """
     path = checkpoint_path(directory, checkpoint.step)
     with atomic_write(path) as partial:
@@ -260,7 +261,9 @@ def save(directory, model, checkpoint, keep=0):
         values["sha256_of_this"] = _json_digest(values)
         (partial / JSON_FILE).write_text(json.dumps(values, indent=2) + "\n")
     if keep:
-        for _, old in find_all(directory)[:-keep]:
+        for step, old in find_all(directory)[:-keep]:
+            if step == best_step:
+                continue
             # Renamed first: readers see all of it or nothing.
             removed = old.with_name(f".{old.name}.removed.partial")
             with contextlib.suppress(PermissionError):  # Windows, if it is read

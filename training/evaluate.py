@@ -17,6 +17,7 @@ from config import EVAL_BATCH_SIZE
 from input_data import keys, registry
 from layers.backends import is_on_cpu
 from models.architecture import Architecture
+from training import best
 from training import checkpoint as checkpoints
 from training.crops import mean_of_crops
 from training.results import Results
@@ -123,6 +124,7 @@ def evaluator_of(config, strategy):
         def evaluate(path, draws=True):
             checkpoint = checkpoints.read_checkpoint(path, config.model)
             predictions = evaluator.predict(checkpoint)
+            best.record(predictions)
             results.report(f"{path}:\n", predictions, checkpoint.step, draws)
             return checkpoint
 

@@ -8,6 +8,7 @@ import sys
 
 from common.files import make_folder, read_json, to_json, write_file, write_json
 from input_data import keys
+from training.best import best_of
 from training.class_report import document, ratios_by_class
 from training.summaries import SummaryWriter
 from visualization import evaluation_figures as pictures
@@ -139,5 +140,7 @@ class Results(contextlib.ExitStack):
             self._writer.image("wrong_predictions", wrong, step)
         if predictions.checkpoint:  # an ensemble has no curve
             summary_dir = pathlib.Path(self._config.summary_dir)
-            curves = pictures.learning_curve_png(summary_dir)
+            best = best_of(summary_dir / "train")
+            best_step = best.step if best else None
+            curves = pictures.learning_curve_png(summary_dir, best_step)
             write_file(summary_dir / "learning_curve.png", curves)

@@ -15,8 +15,11 @@ from common.flags import command_line
 from layers.backends import is_on_cpu
 
 
-def write(path, config, model, clock):
-    """Writes run.json; `clock` is the `Clock` of the run that has ended."""
+def write(path, config, model, step, clock, best):
+    """Writes run.json for a training that has ended at `step`.
+
+    `clock` is the `Clock` of the run, `best` a `HeldOut` or None.
+    """
     weights, weights_of_decoder = (
         sum(math.prod(w.shape) for w in part.trainable_weights) if part else 0
         for part in (model, model.decoder)
@@ -29,10 +32,11 @@ def write(path, config, model, clock):
         "weights_without_decoder": weights - weights_of_decoder,
         "peak_megabytes": peak_megabytes(),
         "multiply_adds": model.multiply_adds(),
-        "steps": config.max_steps,
+        "steps": step,
         "batch_size": config.batch_size,
         "seconds": clock.seconds,
         "images_per_second": clock.images_per_second,
+        "best": best and best._asdict(),
     }
     write_json(path, values)
 

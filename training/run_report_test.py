@@ -4,6 +4,7 @@ from common.flags import command_line
 from config import Config
 from testing import untrained
 from training import run_report
+from training.best import HeldOut
 from training.train import Clock
 
 
@@ -15,7 +16,7 @@ def test_a_report_of_a_resumed_training(tmp_path):
     network, _ = untrained.small()
     config = Config(max_steps=7, batch_size=8, summary_dir=str(tmp_path))
     path = tmp_path / "run.json"
-    run_report.write(path, config, network, timer)
+    run_report.write(path, config, network, 6, timer, None)
     report = json.loads(path.read_text())
     weights = sum(w.numpy().size for w in network.trainable_weights)
     of_decoder = sum(w.numpy().size for w in network.decoder.weights)
@@ -25,7 +26,7 @@ def test_a_report_of_a_resumed_training(tmp_path):
         "weights": weights,
         "weights_without_decoder": weights - of_decoder,
         "multiply_adds": network.multiply_adds(),
-        "steps": 7,
+        "steps": 6,
         "batch_size": 8,
         "seconds": timer.seconds,
         "images_per_second": timer.images_per_second,
@@ -35,7 +36,9 @@ def test_a_report_of_a_resumed_training(tmp_path):
     assert report["machine"]["backend"].startswith("tensorflow ")
     assert report["machine"]["cores"] >= 1
     network, _ = untrained.small("pooling")  # without decoder
-    run_report.write(path, config, network, Clock(batch_size=8))
+    run_report.write(path, config, network, 7, Clock(8), HeldOut(1, 0.5, 4, 9))
     report = json.loads(path.read_text())
     assert report["weights"] == report["weights_without_decoder"]
     assert report["images_per_second"] is None
+    found = {"wrong": 1, "loss": 0.5, "step": 4, "num_examples": 9}
+    assert report["best"] == found

@@ -14,6 +14,7 @@ from layers.backends import cpu_has_bfloat16_products, is_on_cpu
 from models.architecture import Architecture
 from models.optimizer import compile_model
 from models.table import find_model
+from training import best
 from training.checkpoint import Checkpoint, latest_valid
 from training.resume import initialize, resume
 
@@ -59,7 +60,7 @@ def start(config, strategy, directory):
     """
     latest = latest_valid(directory, config.model, quarantine=strategy.is_first)
     given = resolve.inherit(config, latest) if latest else config
-    recorded, config = resolve.recorded(given), resolve.with_defaults(given)
+    config = resolve.with_defaults(given)
     if config.eval_every and strategy.count > 1:
         raise UserError("--eval_every is for one device")
     if config.batch_size % strategy.count:
@@ -74,6 +75,8 @@ def start(config, strategy, directory):
         row.classifier.check_initial_weights(hparams)
     pipeline = registry.load(config, train=True)
     spec = pipeline.spec
+    config = resolve.with_steps(config, spec.num_images)
+    recorded = resolve.recorded(resolve.with_steps(given, spec.num_images))
     architecture = Architecture.from_config(
         config, spec.shape, spec.num_targets
     )
@@ -81,6 +84,8 @@ def start(config, strategy, directory):
         f"Training {config.model} on {config.dataset}: {spec.num_images} "
         f"images of {spec.shape.height}x{spec.shape.width}x{spec.shape.depth}"
     )
+    if config.epochs:
+        print(f"{config.epochs} epochs are {config.max_steps} steps")
     is_bfloat16 = config.dtype_policy == "mixed_bfloat16"
     if is_bfloat16 and is_on_cpu() and not cpu_has_bfloat16_products():
         print(
@@ -100,4 +105,6 @@ def start(config, strategy, directory):
             if row.pretrained:
                 model.load_initial_weights()
             compile_model(model, config.max_steps)
+    if strategy.is_first:
+        best.forget_after(directory, run.step)
     return run

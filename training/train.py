@@ -20,7 +20,7 @@ from common.errors import (
 from common.files import make_folder, sole_trainer
 from input_data import keys
 from models.optimizer import make_schedule
-from training import checkpoint, run_report, verbose_summaries
+from training import best, checkpoint, run_report, verbose_summaries
 from training.start import start
 from training.steps_per_execution import choose_steps, combine_steps
 from training.summaries import SummaryWriter
@@ -123,19 +123,45 @@ class Trainer(keras.callbacks.Callback):
         if not self._is_last():
             if run.latest and self._is_due(config.eval_every):
                 self._evaluate(self.path)  # it may have been interrupted
-            self._fit()
-        if not self._is_last():
+            if not self._ends_early():
+                self._fit()
+        if self._is_last():
+            self._report()
+            if config.eval_every:
+                self._evaluate(self.path)
+        elif self._ends_early():
+            print(
+                f"Stopped at step {self.step}: the last {config.patience} "
+                "evaluations had no smaller held-out error"
+            )
+        else:
             raise Interrupted(
                 f"Stopped at step {self.step}, saved {self.path}",
                 self._stop.number,
             )
-        if self._strategy.is_first:
-            path = self._directory.with_name("run.json")
-            # An earlier run may have been killed before it wrote this.
-            if self.step > run.step or not path.exists():
-                run_report.write(path, config, self.model, self.clock)
-        if config.eval_every:
-            self._evaluate(self.path)
+        found = best.best_of(self._directory)
+        if found and self._strategy.is_first:
+            self._report(found)
+            print(
+                f"Smallest held-out error: {found.wrong} of "
+                f"{found.num_examples} wrong at step {found.step}: "
+                f"{self._directory.with_name('best')}"
+            )
+
+    def _report(self, found=None):
+        path = self._directory.with_name("run.json")
+        # An earlier run may have been killed before it wrote this.
+        is_new = self.step > self._run.step or not path.exists()
+        if self._strategy.is_first and is_new:
+            run_report.write(
+                path, self._config, self.model, self.step, self.clock, found
+            )
+
+    def _ends_early(self):
+        config, directory = self._config, self._directory
+        return config.patience and best.has_run_out_of(
+            config.patience, directory, self.step, config.eval_every
+        )
 
     def _fit(self):
         config, run = self._config, self._run
@@ -211,10 +237,10 @@ class Trainer(keras.callbacks.Callback):
                 self._write_summaries(logs, speed)
             if is_saved:
                 saved = self._run.checkpoint(self.step, clock.seconds)
+                found = best.best_of(self._directory)
+                kept = config.keep, found and found.step
                 with self._strategy.undistributed():
-                    checkpoint.save(
-                        self._directory, self.model, saved, config.keep
-                    )
+                    checkpoint.save(self._directory, self.model, saved, *kept)
         if is_summarized:
             self.model.reset_metrics()
         if is_evaluated and not is_last:  # the last one is, after `fit`
@@ -223,6 +249,7 @@ class Trainer(keras.callbacks.Callback):
             clock.restart()
         if signal:
             self._stop.number = signal
+        if signal or (is_evaluated and self._ends_early()):
             self.model.stop_training = True
 
     def _require_finite(self, logs, is_saved):

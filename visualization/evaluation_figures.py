@@ -71,8 +71,11 @@ def verdict(predictions, number):
 
 
 @drawing.styled
-def learning_curve_png(summary_dir):
-    """A PNG file of loss and accuracy by step, from summary_dir/*/curve.csv."""
+def learning_curve_png(summary_dir, best_step=None):
+    """A PNG file of loss and accuracy by step, from summary_dir/*/curve.csv.
+
+    A vertical line marks the step of the best checkpoint, if there is one.
+    """
     figure = Figure(figsize=(8, 3.2), layout="constrained")
     figure.suptitle(summary_dir.resolve().name)
     both = figure.subplots(1, 2)
@@ -89,6 +92,8 @@ def learning_curve_png(summary_dir):
     for axes, (name, place) in zip(both, places.items(), strict=True):
         axes.set(title=name, xlabel="step")
         axes.grid(alpha=0.3)
+        if best_step is not None:
+            axes.axvline(best_step, color="gray", ls="--", label="best")
         if axes.lines:
             axes.legend(loc=place)
     drawing.make_logarithmic(both[0].yaxis)

@@ -108,6 +108,10 @@ def test_learning_curves_show_loss_and_accuracy_by_step(tmp_path):
         assert texts == ["test", "train"]
     loss, accuracy = ([ln.get_color() for ln in a.lines] for a in figure.axes)
     assert loss == accuracy
+    marked = evaluation_figures.learning_curve_png(tmp_path, 20).figure
+    for axes in marked.axes:
+        line = axes.lines[-1]
+        assert (line.get_label(), list(line.get_xdata())) == ("best", [20, 20])
     # Before the first point.
     empty = evaluation_figures.learning_curve_png(tmp_path / "none").figure
     assert [axes.get_legend() for axes in empty.axes] == [None, None]

@@ -1,0 +1,104 @@
+"""Held-out errors of a training's checkpoints, and which one is the best.
+
+An evaluation with --validate writes `train/model.ckpt-<step>.held_out.json`.
+"""
+
+import math
+import pathlib
+import typing
+
+from common.errors import UserError
+from common.files import read_json, write_json
+from training.checkpoint import checkpoint_path
+
+_SUFFIX = ".held_out.json"
+
+
+class HeldOut(typing.NamedTuple):
+    """An evaluation of held-out images; of several, the smallest is the best.
+
+    Checkpoints with the same errors are ordered by loss, then by step.
+    """
+
+    wrong: int
+    loss: float
+    step: int
+    num_examples: int
+
+
+def record(predictions):
+    """Stores the held-out error of a checkpoint, given its `Predictions`.
+
+    Nothing is stored if the images are not those of the training's data set, or
+    not those of earlier evaluations.
+    """
+    checkpoint, config = predictions.checkpoint, predictions.config
+    dataset = checkpoint.run_settings.get("dataset")
+    is_usual = config.crops == 1 and config.pairs == "overlap"
+    if not (config.validate and is_usual and config.dataset == dataset):
+        return
+    if not checkpoint.path.is_dir():  # --keep has removed it
+        return
+    directory, score = checkpoint.path.parent, predictions.score
+    images = predictions.pipeline.evaluation_digest
+    for path in directory.glob(f"*{_SUFFIX}"):
+        if read_json(path, "held_out")["images"] != images:
+            print(f"{checkpoint.path}: not compared: {path} has other images")
+            return
+    values = {
+        "wrong": score.wrong,
+        "num_examples": score.num_examples,
+        "loss": score.loss,
+        "images": images,
+    }
+    write_json(f"{checkpoint.path}{_SUFFIX}", values)
+
+
+def held_out(directory):
+    """List of the `HeldOut` of a directory's checkpoints, sorted by step."""
+    found = []
+    for path in directory.glob(f"*{_SUFFIX}"):
+        step = int(path.name.removesuffix(_SUFFIX).rpartition("-")[2])
+        values = read_json(path, "held_out")
+        loss = values.get("loss", math.inf)
+        found.append(
+            HeldOut(values["wrong"], loss, step, values["num_examples"])
+        )
+    return sorted(found, key=lambda evaluation: evaluation.step)
+
+
+def forget_after(directory, step):
+    """Removes the errors of checkpoints after a step, which is repeated."""
+    for evaluation in held_out(directory):
+        if evaluation.step > step:
+            path = checkpoint_path(directory, evaluation.step)
+            pathlib.Path(f"{path}{_SUFFIX}").unlink()
+
+
+def best_of(directory):
+    """The `HeldOut` of the best checkpoint of a directory, or None."""
+    return min(held_out(directory), default=None)
+
+
+def resolve_best(path):
+    """The path of the checkpoint that `path`, SUMMARY_DIR/best, stands for."""
+    for directory in (path.parent / "train", path.parent):
+        if best := best_of(directory):
+            found = checkpoint_path(directory, best.step)
+            if not found.is_dir():
+                raise UserError(f"{path} is {found}, which was deleted")
+            return found
+    raise UserError(f"{path}: no checkpoint was evaluated with --validate")
+
+
+def has_run_out_of(patience, directory, step, every):
+    """Whether `patience` evaluations, at each `every` steps, were no better.
+
+    Only those up to a `step` count, so that a resumed training ends the same.
+    """
+    wrong = [
+        evaluation.wrong
+        for evaluation in held_out(directory)
+        if evaluation.step <= step and evaluation.step % every == 0
+    ]
+    return bool(wrong) and len(wrong) - 1 - wrong.index(min(wrong)) >= patience

@@ -1,0 +1,158 @@
+import dataclasses
+import json
+import shutil
+
+import pytest
+
+import experiment
+from common.errors import UserError
+from config import Config
+from testing.saved_arrays import assert_same_state
+from testing.small_models import overrides
+from training import best
+from training.checkpoint import checkpoint_path, find_all
+from training.formats import open_checkpoint
+from training.results import Results
+
+# With this learning rate, no error is ever smaller than the first one.
+HPARAMS = overrides("capsule", remake=False, learning_rate=1e-12)
+
+
+def settings(folder, **values):
+    fixed = {"hparams_override": HPARAMS, "batch_size": 8, "validate": True}
+    return Config(summary_dir=str(folder), **fixed, **values)
+
+
+def write(folder, evaluations):
+    """Writes errors and losses by step as if they had been evaluated."""
+    for step, (wrong, loss) in evaluations.items():
+        values = {"wrong": wrong, "loss": loss, "num_examples": 9, "images": ""}
+        path = folder / f"model.ckpt-{step}.held_out.json"
+        path.write_text(json.dumps(values))
+
+
+@pytest.mark.parametrize(
+    ("evaluations", "expected"),
+    [
+        ({2: (3, 0.5), 10: (1, 0.9), 6: (2, 0.1)}, 10),
+        ({2: (1, 0.5), 10: (1, 0.4), 6: (2, 0.1)}, 10),
+        ({2: (1, 0.4), 10: (1, 0.4), 6: (1, 0.4)}, 2),
+        ({2: (1, None), 10: (1, 0.4), 6: (1, 0.5)}, 10),  # NaN
+    ],
+)
+def test_the_best_has_the_smallest_error_then_loss_then_step(
+    tmp_path, evaluations, expected
+):
+    write(tmp_path, evaluations)
+    assert best.best_of(tmp_path).step == expected
+    with pytest.raises(UserError, match=f"ckpt-{expected}, which was deleted"):
+        open_checkpoint(tmp_path / "best")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "ends"),
+    [
+        *(([5, 4, 4], False), ([5, 4, 4, 6], True), ([5, 5, 5], True)),
+        *(([5, 6, 4, 6], False), ([5, 4, 3, 3, 6, 2], True), ([5], False)),
+    ],
+)
+def test_patience_ends_at_the_second_evaluation_that_is_not_better(
+    tmp_path, wrong, ends
+):
+    # One each 3 steps counts, up to step 15; those of step 7 and 18 do not.
+    write(tmp_path, {3 * n: (w, 0.5) for n, w in enumerate(wrong, 1)})
+    write(tmp_path, {7: (0, 0.5)})
+    assert best.has_run_out_of(2, tmp_path, 15, 3) == ends
+    best.forget_after(tmp_path, 6)
+    assert [e.step for e in best.held_out(tmp_path)] == [3, 6][: len(wrong)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def without_pictures():
+    """Drawing takes longer than evaluating."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Results, "_draw", lambda *_: None)
+        yield
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory):
+    """A training that ended at step 6, and what it printed."""
+    folder = tmp_path_factory.mktemp("best") / "run"
+    experiment.run(
+        settings(folder, max_steps=20, eval_every=2, patience=2, keep=1)
+    )
+    return folder
+
+
+def steps_in(folder):
+    return [step for step, _ in find_all(folder / "train")]
+
+
+def test_a_training_ends_early_and_keeps_the_best(ended, tmp_path, capsys):
+    evaluations = best.held_out(ended / "train")
+    assert [e.step for e in evaluations] == [2, 4, 6]
+    assert len({e.wrong for e in evaluations}) == 1
+    chosen = min(evaluations, key=lambda e: (e.wrong, e.loss, e.step)).step
+    assert {chosen, 6} <= {*steps_in(ended)} <= {4, 6}
+    assert open_checkpoint(ended / "best").step == chosen
+    report = json.loads((ended / "run.json").read_text())
+    assert (report["steps"], report["best"]["step"]) == (6, chosen)
+    # Repeated, it ends again.
+    again = shutil.copytree(ended, tmp_path / "run")
+    experiment.run(settings(again, max_steps=20, eval_every=2, patience=2))
+    assert steps_in(again) == steps_in(ended)
+    output = capsys.readouterr().out
+    assert "Stopped at step 6: the last 2 evaluations had no smaller" in output
+    assert f"at step {chosen}: {again / 'best'}\n" in output
+
+
+def test_a_training_killed_before_an_evaluation_ends_the_same(ended, tmp_path):
+    folder = tmp_path / "run"
+    options = {"max_steps": 20, "patience": 2, "save_step": 2}
+    experiment.run(settings(folder, **options | {"max_steps": 4}, eval_every=2))
+    (folder / "train" / "model.ckpt-4.held_out.json").unlink()
+    (folder / "run.json").unlink()
+    # Of a later step that a damaged disk has lost.
+    write(folder / "train", {6: (0, 0.0)})
+    experiment.run(settings(folder, **options, eval_every=2))
+    assert best.held_out(folder / "train") == best.held_out(ended / "train")
+    assert json.loads((folder / "run.json").read_text())["steps"] == 6
+    assert_same_state(
+        *(checkpoint_path(f / "train", 6) for f in (ended, folder))
+    )
+
+
+def test_evaluations_of_another_process_count(ended, tmp_path, capsys):
+    folder = tmp_path / "run"
+    experiment.run(settings(folder, max_steps=6, save_step=2))
+    with pytest.raises(UserError, match="best: no checkpoint was evaluated"):
+        open_checkpoint(folder / "best")
+    alone = {"train": False, "eval_all": True, "eval_timeout": 0.1}
+    evaluating = settings(folder, **alone)
+    experiment.run(evaluating)
+    assert best.held_out(folder / "train") == best.held_out(ended / "train")
+    # Those of fewer images or of several crops do not.
+    before = best.held_out(folder / "train")
+    experiment.run(dataclasses.replace(evaluating, eval_size=5))
+    assert "not compared" in capsys.readouterr().out
+    assert best.held_out(folder / "train") == before
+    # A name for the best member of each training of an ensemble.
+    for n in range(2):
+        shutil.copytree(folder, tmp_path / f"seed{n}")
+    options = {"train": False, "validate": True, "num_trials": 2}
+    name = str(tmp_path / "seed{}" / "best")
+    score = experiment.run(Config(checkpoint=name, **options))
+    assert score.wrong == best.best_of(folder / "train").wrong
+
+
+def test_epochs_give_the_steps(tmp_path, capsys):
+    hparams = f"{HPARAMS},schedule=cosine"
+    values = {"batch_size": 1000, "hparams_override": hparams}
+    config = Config(summary_dir=str(tmp_path), epochs=2, **values)
+    experiment.run(config)
+    assert "2 epochs are 3 steps" in capsys.readouterr().out  # of 1,437 images
+    assert open_checkpoint(tmp_path).run_settings["max_steps"] == 3
+    experiment.run(dataclasses.replace(config, epochs=3))
+    assert steps_in(tmp_path) == [3, 5]
+    assert "max_steps was 3 and is now 5" in capsys.readouterr().out

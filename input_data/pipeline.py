@@ -93,6 +93,20 @@ class Pipeline:
     def take_labels(self, indices):
         return _take(self._labels, indices, np.int32)
 
+    @property
+    def has_labels_in_memory(self):
+        return not isinstance(self._labels, StoredRows)
+
+    def class_counts(self):
+        """The number of images of each class, int64 [classes]."""
+        size, counts = self.spec.shape.num_classes, 0
+        for labels in stored.blocks(self._labels):
+            if self.spec.num_targets == keys.SEVERAL_LABELS:
+                counts += labels.sum(axis=0, dtype=np.int64)
+            else:  # record files have the two labels of a pair
+                counts += np.bincount(labels.ravel(), minlength=size)
+        return counts
+
     def description(self):
         """A text that differs if training images of a seed differ."""
         return os.urandom(16).hex()  # what they depend on is not known

@@ -139,11 +139,9 @@ class Classifier(keras.Model):
         return cost, error, cost + error
 
     def _weighted_losses(self, x, y, outputs, total):
-        """The losses `total` [B] with `class_weights`.
+        """The losses `total` [B], times the mean weight of an image's targets.
 
-        A weight multiplies the loss of an image of one class; with two targets
-        it is the mean of both. With several labels, it multiplies the term of
-        the margin loss for a class that is present.
+        With several labels, a weight multiplies its class's term if present.
         """
         weights = ops.convert_to_tensor(self.class_weights)
         if self.num_targets == keys.SEVERAL_LABELS:

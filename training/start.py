@@ -82,7 +82,7 @@ def start(config, strategy, directory):
         f"Training {config.model} on {config.dataset}: {spec.num_images} "
         f"images of {spec.shape.height}x{spec.shape.width}x{spec.shape.depth}"
     )
-    weights = class_weights(config.class_weight, pipeline, row)
+    weights = class_weights(config.class_weight, pipeline)
     if not latest and weights is None:
         warn_if_unequal(pipeline)
     is_bfloat16 = config.dtype_policy == "mixed_bfloat16"

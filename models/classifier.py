@@ -156,7 +156,7 @@ class Classifier(keras.Model):
         self._cost.update_state(cost)
         if self.decoder is not None:
             self._error.update_state(error)
-        if self.class_weights is not None:
+        if training and self.class_weights is not None:
             total = self._weighted_losses(x, y, y_pred, total)
         loss = self._mean_over_batch(cost, total)
         if self.losses:  # regularizers and `add_loss` of layers

@@ -24,7 +24,7 @@ def class_weights(text, pipeline):
             name, equals, number = map(str.strip, part.rpartition("="))
             if not equals:
                 raise ValueError("expected balanced or class=weight,...")
-            require_known("class", name, names)
+            require_known("class of --class_weight", name, names)
             weight = float(number)
             if name in weights or not 1e-6 <= weight <= 1e6:
                 raise ValueError("expected one weight, 1e-6 to 1e6, of a class")

@@ -182,6 +182,12 @@ class Config(DataConfig):
     batch_size: int = _count(
         128, "Images in a training batch over all GPUs.", at_most=2**16
     )
+    class_weight: str | None = field(
+        None,
+        "Factors of the training loss for the classes: balanced, which gives "
+        "each class the same total weight, or class=weight,class=weight; "
+        "others have weight 1 (docs/data.md). Default: no weights.",
+    )
     max_steps: int | None = _count(
         None,
         "Training steps in total, including those before a resume. "

@@ -30,6 +30,7 @@ from testing.saved_arrays import assert_same_state, saved
 from testing.small_models import overrides
 from testing.tiny_files import write_mnist
 from training import checkpoint, evaluate, start, train
+from training.best import held_out
 from training.checkpoint import JSON_FILE, WEIGHTS_FILE
 from training.evaluate import Evaluator
 from training.formats import open_checkpoint
@@ -85,14 +86,22 @@ def without_pictures(monkeypatch):
     monkeypatch.setattr(pictures, "learning_curve_png", lambda *_: b"")
 
 
+# The training has no patience left at step 140.
+ENDS_EARLY = {"validate": True, "eval_every": 20, "patience": 6}
+ENDS_EARLY |= {"hparams_override": "num_prime_capsules=1,learning_rate=1e-12"}
+
+
 @pytest.mark.slow
-def test_a_killed_training_equals_an_uninterrupted_one(tmp_path):
+@pytest.mark.parametrize(
+    ("options", "last"), [({}, 185), (ENDS_EARLY, 140)], ids=["", "early"]
+)
+def test_a_killed_training_equals_an_uninterrupted_one(tmp_path, options, last):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
 
     def command(folder):
         # Large enough that saving takes time.
         values = {"hparams_override": "num_prime_capsules=1", "save_step": 10}
-        config = small(folder, max_steps=185, **values)
+        config = small(folder, max_steps=185, **values | options)
         return ["experiment.py", *flags.arguments(config)]
 
     output_of(*command(whole))
@@ -109,7 +118,8 @@ def test_a_killed_training_equals_an_uninterrupted_one(tmp_path):
         assert process.returncode == -signal.SIGKILL
     assert "Resuming from" in output_of(*command(killed))
     steps = steps_in(whole)
-    assert steps == [*range(10, 185, 10), 185]
+    assert steps == [*range(10, last, 10), last]
+    assert held_out(whole / "train") == held_out(killed / "train")
     for step in steps:
         assert_same_state(at(whole, step), at(killed, step))
     assert [p.name for p in killed.glob("train/.*")] == [".lock"]

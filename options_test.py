@@ -20,7 +20,8 @@ from testing import tiny_files
 ROOT = pathlib.Path(__file__).parent
 OTHER_VALUES = (
     {"augment": True, "batch_size": 7, "color": True, "crop_area": 0.3}
-    | {"crops": 13, "data_dir": "other", "dataset": "fashion_mnist"}
+    | {"class_weight": "balanced", "crops": 13, "data_dir": "other"}
+    | {"dataset": "fashion_mnist"}
     | {"distort": True, "dtype_policy": "mixed_bfloat16", "eval_size": 3}
     | {"flip": True, "image_size": 14, "max_steps": 6, "num_targets": 2}
     | {"pad": 3, "pairs": "beside", "resize": "stretch", "seed": 5}

@@ -3,6 +3,7 @@
 import pathlib
 import re
 import shlex
+import shutil
 import sys
 
 import keras
@@ -21,6 +22,7 @@ from models.table import find_model
 from resolve import with_defaults
 from testing import untrained
 from testing.commands import output_of
+from testing.photographs import write_photographs
 
 ROOT = pathlib.Path(__file__).parent
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
@@ -97,6 +99,26 @@ def test_networks_with_two_routed_layers_learn():
         network.fit(images[:400], labels[:400], 20, epochs, verbose=0)
         found = network.evaluate(images[400:], labels[400:], verbose=0)
         assert found[1] > least
+
+
+@pytest.mark.slow
+def test_the_commands_for_own_images_run(tmp_path):
+    write_photographs(tmp_path / "my_images", {"cat": 20, "dog": 12, "fox": 5})
+    shutil.copy(tmp_path / "my_images/cat/0000.jpg", tmp_path / "new.jpg")
+    page = (ROOT / "docs" / "own_images.md").read_text()
+    page = page.replace("/tmp/", f"{tmp_path}/")
+    page = re.sub("^python ", f"python {ROOT}/", page, flags=re.MULTILINE)
+    page = page.replace(
+        "--epochs=60", "--epochs=3 --hparams_override=channels=2"
+    )
+    page = page.replace("--eval_every=20", "--eval_every=1")
+    lines = re.findall("^python .*", page, re.MULTILINE)
+    assert len(lines) == 6
+    texts = [output_of(*shlex.split(ln)[1:], cwd=tmp_path) for ln in lines]
+    parts = "best", "balanced error", "(8 test images", "shift 1", "new.jpg", ""
+    for text, part in zip(texts, parts, strict=True):
+        assert part in text
+    assert keras.models.load_model(tmp_path / "mine" / "network.keras")
 
 
 def write_own_model(block, folder):

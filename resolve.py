@@ -16,8 +16,8 @@ INHERITED += ("viewpoints",)
 # Stored in a checkpoint.
 RECORDED = (
     *INHERITED,
-    *("augment", "batch_size", "crop_area", "dtype_policy", "flip"),
-    *("max_steps", "seed", "shift", "validate"),
+    *("augment", "batch_size", "class_weight", "crop_area", "dtype_policy"),
+    *("flip", "max_steps", "seed", "shift", "validate"),
 )
 
 

@@ -85,6 +85,7 @@ class Pipeline:
         self._size = size
         self._images = _tensor(data.images, tf.uint8)
         self._labels = _tensor(data.labels, tf.int32)
+        self.has_labels_in_memory = tf.is_tensor(self._labels)
 
     def take(self, indices):
         """Stored images uint8 [B, ...] and labels int32 [B, ...]."""
@@ -92,6 +93,16 @@ class Pipeline:
 
     def take_labels(self, indices):
         return _take(self._labels, indices, np.int32)
+
+    def class_counts(self):
+        """The number of stored images of each class, int64 [classes]."""
+        counts = 0
+        for labels in stored.blocks(self._labels):
+            if self.spec.num_targets == keys.SEVERAL_LABELS:
+                labels = np.nonzero(labels)[1]
+            size = self.spec.shape.num_classes
+            counts += np.bincount(labels.ravel(), minlength=size)
+        return counts
 
     def description(self):
         """A text that differs if training images of a seed differ."""

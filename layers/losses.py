@@ -31,6 +31,7 @@ def margin_loss(
     absent_weight: float = 0.5,
     present_margin: float = 0.9,
     absent_margin: float = 0.1,
+    present_weight: Any = 1.0,
 ) -> Tensor:
     """Margin loss: equation 4 of the paper, scaled as in the reference.
 
@@ -44,9 +45,10 @@ def margin_loss(
       absent_weight: float, lambda of the paper; half of it is the 0.25 above.
       present_margin: float, m+.
       absent_margin: float, m-.
+      present_weight: float or tensor [O], a further factor of the terms with T.
     """
     labels, logits = float32(labels, logits)
-    present = ops.square(ops.relu(present_margin - logits))
+    present = present_weight * ops.square(ops.relu(present_margin - logits))
     absent = ops.square(ops.relu(logits - absent_margin))
     cost = labels * present + absent_weight * (1.0 - labels) * absent
     return 0.5 * ops.mean(cost, axis=-1)

@@ -39,6 +39,7 @@ class Classifier(keras.Model):
       has_class_capsules: bool, whether the outputs have `capsules`.
       has_lengths: bool, whether scores are lengths or activations of capsules.
       num_targets: int, see `keys.Spec`; `SEVERAL_LABELS` needs the margin loss.
+      class_weights: float32 [classes], factors of the training loss, or None.
       hparams: instance of `row.hparams`.
     """
 
@@ -51,7 +52,7 @@ class Classifier(keras.Model):
         if row.full_float32:
             use_full_float32()
         self.row, self.hparams = row, hparams
-        self.num_targets = num_targets
+        self.num_targets, self.class_weights = num_targets, None
         self._mean_over_batch = MeanOverBatch(name="mean_over_batch")
         self._cost = keras.metrics.Mean(name="batch_classification_cost")
         mean = keras.metrics.MeanMetricWrapper
@@ -124,17 +125,29 @@ class Classifier(keras.Model):
         outputs = self.network(images)
         return {name: x for name, x in outputs.items() if name not in others}
 
-    def example_losses(self, x, y, outputs):
+    def example_losses(self, x, y, outputs, **options):
         """Losses [B]: classification, reconstruction (or 0), and their sum."""
         row, hparams = self.row, self.hparams
         # The batch has the step: JAX would trace `iterations` as a constant.
         step, scores = x.get(keys.STEP), outputs[keys.LOGITS]
-        cost, error = row.loss(y[keys.LABELS], scores, step, hparams), 0
+        cost = row.loss(y[keys.LABELS], scores, step, hparams, **options)
+        error = 0
         for name in keys.RECONS_BY_TARGET:
             if name in outputs:
                 images = y[name], outputs[name]
                 error += row.reconstruction_loss(*images, hparams.remake_weight)
         return cost, error, cost + error
+
+    def _weighted_losses(self, x, y, outputs, total):
+        """The losses `total` [B], times the mean weight of an image's targets.
+
+        With several labels, a weight multiplies its class's term if present.
+        """
+        weights = ops.convert_to_tensor(self.class_weights)
+        if self.num_targets == keys.SEVERAL_LABELS:
+            return self.example_losses(x, y, outputs, present_weight=weights)[2]
+        factors = ops.sum(y[keys.LABELS] * weights, axis=-1) / self.num_targets
+        return factors * total
 
     def compute_loss(
         self, x=None, y=None, y_pred=None, sample_weight=None, training=True
@@ -143,6 +156,8 @@ class Classifier(keras.Model):
         self._cost.update_state(cost)
         if self.decoder is not None:
             self._error.update_state(error)
+        if training and self.class_weights is not None:
+            total = self._weighted_losses(x, y, y_pred, total)
         loss = self._mean_over_batch(cost, total)
         if self.losses:  # regularizers and `add_loss` of layers
             loss = loss + super().compute_loss()

@@ -1,4 +1,7 @@
-"""Losses of single models, see `table.Model`."""
+"""Losses of single models, see `table.Model`.
+
+`options` are arguments of `margin_loss`.
+"""
 
 import math
 
@@ -14,24 +17,27 @@ def cross_entropy(labels, scores, step, hparams):
     return -ops.sum(labels * logarithms, axis=-1)
 
 
-def su_margins(labels, scores, step, hparams):
+def su_margins(labels, scores, step, hparams, **options):
     """J. Su's loss: twice the margin loss with 0.25 in place of 0.5."""
-    return 2.0 * layers.margin_loss(labels, scores, absent_weight=0.25)
+    loss = layers.margin_loss(labels, scores, absent_weight=0.25, **options)
+    return 2.0 * loss
 
 
-def summed_margins(labels, scores, step, hparams):
+def summed_margins(labels, scores, step, hparams, **options):
     """The margin loss, equation 4 of Sabour et al. 2017, a sum over classes.
 
     sum_k T_k max(0, 0.9 - |v_k|)^2 + 0.5 (1 - T_k) max(0, |v_k| - 0.1)^2
     """
-    return 2.0 * labels.shape[-1] * layers.margin_loss(labels, scores)
+    loss = layers.margin_loss(labels, scores, **options)
+    return 2.0 * labels.shape[-1] * loss
 
 
-def deepcaps_margins(labels, scores, step, hparams):
+def deepcaps_margins(labels, scores, step, hparams, **options):
     """`summed_margins`, optionally with hard margins."""
     # The weight of absent classes, m+ and m- of the margin loss.
     margins = (0.8, 0.95, 0.05) if hparams.hard_margins else (0.5, 0.9, 0.1)
-    return 2.0 * labels.shape[-1] * layers.margin_loss(labels, scores, *margins)
+    loss = layers.margin_loss(labels, scores, *margins, **options)
+    return 2.0 * labels.shape[-1] * loss
 
 
 def mean_squared_error(images, reconstructions, weight):

@@ -16,13 +16,14 @@ from models.inverted_attention_model import InvertedAttentionModel
 from models.photo_model import PhotoModel
 
 
-def by_loss_type(labels, scores, step, hparams):
-    """The loss that the hyper-parameter `loss_type` names."""
+def by_loss_type(labels, scores, step, hparams, **options):
+    """The loss that `loss_type` names; `options` are of the margin loss."""
     if hparams.loss_type == "spread":
         schedule = hparams.margin_steps, hparams.margin_schedule
         margin = layers.spread_margin(step, *schedule)
         return layers.spread_loss(labels, scores, margin)
-    return layers.CLASSIFICATION_LOSSES[hparams.loss_type](labels, scores)
+    loss = layers.CLASSIFICATION_LOSSES[hparams.loss_type]
+    return loss(labels, scores, **options)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +41,8 @@ class Model:
         the hyper-parameters. It returns the loss of each example, [B].
       loss_types: values of a hyper-parameter `loss_type`, if there are any.
       several_labels: bool, whether `loss` suits images of several classes. With
-        `loss_types`, only the margin loss does.
+        `loss_types`, only the margin loss does. For --class_weight, such a
+        loss also takes `present_weight`, see `layers.margin_loss`.
       decoder: function of (height, width, depth) that returns a layer from
         capsules and labels to images; None: no decoder.
       reconstruction_loss: function of images, reconstructions [B, H, W, C] and

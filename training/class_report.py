@@ -1,10 +1,13 @@
 """Results of each class, and of an evaluation, for JSON."""
 
 import dataclasses
+import math
 
 import numpy as np
 
 from input_data import keys
+
+_TABLE_CLASSES = 20  # text has no table of more
 
 
 def precision_recall_f1(labels, predicted):
@@ -24,26 +27,34 @@ def precision_recall_f1(labels, predicted):
     return np.vstack([by_class, by_class.mean(axis=0), micro])
 
 
-def ratios_by_class(predictions):
-    """List of (name, dict), one for each row of `precision_recall_f1`."""
-    names = *predictions.pipeline.spec.names, "macro", "micro"
-    rows = precision_recall_f1(predictions.labels > 0, predictions.predicted)
-    keys = "precision", "recall", "f1"
-    rows = (dict(zip(keys, row, strict=True)) for row in rows.tolist())
-    return list(zip(names, rows, strict=True))
-
-
 def document(images, predictions):
     """The results of `Predictions` as a dict for JSON, for these `images`."""
     score, matrix = predictions.score, predictions.confusion_matrix
     checkpoint = predictions.checkpoint
     path = checkpoint.path if checkpoint else predictions.config.checkpoint
     settings = checkpoint.run_settings if checkpoint else {}
-    *ratios, macro, micro = ratios_by_class(predictions)
+    rows = precision_recall_f1(predictions.labels > 0, predictions.predicted)
+    names = "precision", "recall", "f1"
+    *ratios, macro, micro = (
+        dict(zip(names, row, strict=True)) for row in rows.tolist()
+    )
     num_targets = predictions.pipeline.spec.num_targets
     has_any_number = num_targets == keys.SEVERAL_LABELS
     counts = predictions.labels.sum(0), np.diag(matrix), matrix.sum(0)
-    by_class = zip(ratios, *counts, strict=False)  # "none" has no ratios
+    names = predictions.pipeline.spec.names
+    by_class = zip(names, ratios, *counts, strict=False)  # "none" has no ratios
+    classes = [
+        {
+            "class": name,
+            "labels": int(labels),
+            "found": int(found),
+            "predictions": float(predicted),
+            **ratio,
+        }
+        for name, ratio, labels, found, predicted in by_class
+    ]
+    recalls = [row["recall"] for row in classes if row["labels"]]
+    balanced = sum(recalls) / len(recalls) if recalls else math.nan
     return {
         "checkpoint": str(path),
         "step": checkpoint.step if checkpoint else None,
@@ -51,22 +62,36 @@ def document(images, predictions):
         **dataclasses.asdict(score),
         "wrong": score.wrong,
         "wrong_percent": score.wrong_percent,
+        "wrong_percent_interval": score.wrong_percent_interval,
         "wrong_percent_per_object": (
             None if has_any_number else score.wrong_percent_per_object
         ),
+        "balanced_error_percent": 100.0 * (1.0 - balanced),
         "wrong_examples": predictions.wrong_rows,
-        "classes": [
-            {
-                "class": name,
-                "labels": int(labels),
-                "found": int(found),
-                "predictions": float(predicted),
-                **(ratio if has_any_number else {}),
-            }
-            for (name, ratio), labels, found, predicted in by_class
-        ],
-        **(dict([macro, micro]) if has_any_number else {}),
+        "classes": classes,
+        "macro": macro,
+        **({"micro": micro} if has_any_number else {}),
         "confusion_matrix": matrix.tolist(),
         "seconds": settings.get("seconds"),
         "images_per_second": predictions.images_per_second,
     }
+
+
+def lines(found, has_table):
+    """Lines of text about a `document`; a table has a row for each class."""
+    low, high = found["wrong_percent_interval"]
+    yield (
+        f"95 % interval of the error: {low:.2f}% to {high:.2f}%; "
+        f"balanced error: {found['balanced_error_percent']:.2f}%"
+    )
+    if has_table and len(found["classes"]) > _TABLE_CLASSES:
+        yield "Results of each class: add --format=json"
+    elif has_table:
+        rows = [("class", "images", "recall", "precision", "F1")]
+        for row in found["classes"]:
+            ratios = (f"{row[n]:.4f}" for n in ("recall", "precision", "f1"))
+            rows.append((row["class"], str(row["labels"]), *ratios))
+        first, *others = (max(map(len, c)) for c in zip(*rows, strict=True))
+        for name, *texts in rows:
+            padded = map(str.rjust, texts, others)
+            yield "  ".join([name.ljust(first), *padded])

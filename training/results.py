@@ -9,7 +9,7 @@ import sys
 from common.files import make_folder, read_json, to_json, write_file, write_json
 from input_data import keys
 from training.best import best_of
-from training.class_report import document, ratios_by_class
+from training.class_report import document, lines
 from training.summaries import SummaryWriter
 from visualization import evaluation_figures as pictures
 
@@ -46,8 +46,9 @@ class Results(contextlib.ExitStack):
             kind = "stored"
         noun = "pairs" if spec.num_targets == 2 else "images"
         images = f"{kind} {noun} of {predictions.config.dataset}"
+        found = document(images, predictions)
         if self._is_json:
-            text = to_json(document(images, predictions))
+            text = to_json(found)
             print(text, file=self._output, flush=True)
         else:
             print(f"{title}{score} ({score.num_examples} {images})", flush=True)
@@ -55,11 +56,13 @@ class Results(contextlib.ExitStack):
                 percent = score.wrong_percent_per_object
                 print(f"wrong percent per object: {percent:.2f}%", flush=True)
             if spec.num_targets == keys.SEVERAL_LABELS:
-                for name, row in ratios_by_class(predictions)[-2:]:
-                    texts = (f"{key} {row[key]:.4f}" for key in row)
+                for name in ("macro", "micro"):
+                    texts = (f"{k} {v:.4f}" for k, v in found[name].items())
                     print(name, *texts, flush=True)
             if self._config.pairs != "overlap":
                 print(score.pairs_text, flush=True)
+            has_table = draws and step is not None  # no ensemble's members
+            print(*lines(found, has_table), sep="\n", flush=True)
         if step is None or self._folder is None:
             return
         checkpoint = predictions.checkpoint

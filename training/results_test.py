@@ -78,6 +78,7 @@ def report(predictions, **settings):
 
 
 WRONG = "title: Total wrong predictions: {} (7 test {} of arrays)".format
+INTERVAL = "95 % interval of the error: "
 PERCENTS = "wrong_percent", "wrong_percent_per_object"
 SINGLE = (
     {"step": 6, "images": "test images of arrays", "num_examples": 7}
@@ -89,11 +90,18 @@ SINGLE = (
 SINGLE["confusion_matrix"] = [[1, 0, 1, 0], [0, 2, 0, 0], [0, 1, 1, 1], [0] * 4]
 SINGLE["classes"] = [
     {"class": name, "labels": n, "found": found, "predictions": count}
-    for name, n, found, count in (
-        *(("ant", 2, 1, 1), ("bee", 2, 2, 3)),
-        *(("cat", 3, 1, 2), ("dog", 0, 0, 1)),
+    | {"precision": found / count, "recall": recall}
+    | {"f1": pytest.approx(2 * found / (n + count))}
+    for name, n, found, count, recall in (
+        *(("ant", 2, 1, 1, 1 / 2), ("bee", 2, 2, 3, 1)),
+        *(("cat", 3, 1, 2, 1 / 3), ("dog", 0, 0, 1, 0)),
     )
 ]
+SINGLE["macro"] = pytest.approx(
+    {"precision": 13 / 24, "recall": 11 / 24, "f1": (2 / 3 + 0.8 + 0.4) / 4}
+)
+SINGLE["balanced_error_percent"] = pytest.approx(100 * (1 - 11 / 18))
+SINGLE["wrong_percent_interval"] = pytest.approx([15.8219, 74.9547], abs=1e-3)
 ENSEMBLE = (
     dict.fromkeys(("step", "loss", "seconds"))
     | {"checkpoint": "run{}", "images": "test pairs of arrays"}
@@ -106,7 +114,14 @@ ENSEMBLE = (
 @pytest.mark.parametrize(
     ("classes", "lines", "expected"),
     [
-        (SINGLES, [WRONG("3, wrong percent: 42.86%", "images")], SINGLE),
+        (
+            SINGLES,
+            [
+                WRONG("3, wrong percent: 42.86%", "images"),
+                f"{INTERVAL}15.82% to 74.95%; balanced error: 38.89%",
+            ],
+            SINGLE,
+        ),
         (
             PAIRS,  # 8 of 14 objects are found
             [
@@ -114,6 +129,7 @@ ENSEMBLE = (
                 "wrong percent per object: 42.86%",
                 "Both classes right: 2 of 7 (28.57%); and both above 0.5: "
                 "1 of 7 (14.29%)",
+                f"{INTERVAL}35.89% to 91.78%; balanced error: 41.67%",
             ],
             ENSEMBLE,
         ),
@@ -123,6 +139,7 @@ ENSEMBLE = (
                 WRONG("5, wrong percent: 71.43%", "images"),
                 "macro precision 0.9167 recall 0.6667 f1 0.7500",
                 "micro precision 0.8750 recall 0.6364 f1 0.7368",
+                f"{INTERVAL}35.89% to 91.78%; balanced error: 33.33%",
             ],
             {"wrong_percent_per_object": None, "loss": None},
         ),

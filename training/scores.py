@@ -34,6 +34,15 @@ class Score:
     def wrong_percent(self):
         return 100.0 * self.wrong / self.num_examples
 
+    @property
+    def wrong_percent_interval(self):
+        """Its 95 % score interval (Wilson, JASA 22, 1927): [low, high]."""
+        count, z = self.num_examples, 1.959964
+        center = self.wrong + z**2 / 2
+        spread = z * (self.wrong * self.correct / count + z**2 / 4) ** 0.5
+        ends = np.array([center - spread, center + spread]) / (count + z**2)
+        return np.clip(100.0 * ends, 0, 100).tolist()
+
     def __str__(self):
         return (
             f"Total wrong predictions: {self.wrong}, "

@@ -16,6 +16,7 @@ from models.optimizer import compile_model
 from models.table import find_model
 from training import best
 from training.checkpoint import Checkpoint, latest_valid
+from training.class_weights import class_weights, warn_if_unequal
 from training.resume import initialize, resume
 
 
@@ -86,6 +87,9 @@ def start(config, strategy, directory):
     )
     if config.epochs:
         print(f"{config.epochs} epochs are {config.max_steps} steps")
+    weights = class_weights(config.class_weight, pipeline)
+    if not latest and weights is None:
+        warn_if_unequal(pipeline)
     is_bfloat16 = config.dtype_policy == "mixed_bfloat16"
     if is_bfloat16 and is_on_cpu() and not cpu_has_bfloat16_products():
         print(
@@ -95,6 +99,7 @@ def start(config, strategy, directory):
     with strategy.scope():
         # Weights, their gradients and Adam's moments.
         model = architecture.build(seed=config.seed, copies=4)
+        model.class_weights = weights
         run = Run(config, recorded, pipeline, architecture, model)
         if latest:  # 1. Resume the training of this folder.
             compile_model(model, config.max_steps)

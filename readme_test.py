@@ -115,7 +115,14 @@ def test_the_commands_for_own_images_run(tmp_path):
     lines = re.findall("^python .*", page, re.MULTILINE)
     assert len(lines) == 6
     texts = [output_of(*shlex.split(ln)[1:], cwd=tmp_path) for ln in lines]
-    parts = "best", "balanced error", "(8 test images", "shift 1", "new.jpg", ""
+    parts = (
+        "best",
+        "balanced error",
+        "(11 test images",
+        "robustness.png",
+        "new.jpg",
+        "",
+    )
     for text, part in zip(texts, parts, strict=True):
         assert part in text
     assert keras.models.load_model(tmp_path / "mine" / "network.keras")

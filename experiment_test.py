@@ -86,14 +86,14 @@ def without_pictures(monkeypatch):
     monkeypatch.setattr(pictures, "learning_curve_png", lambda *_: b"")
 
 
-# The training has no patience left at step 140.
-ENDS_EARLY = {"validate": True, "eval_every": 20, "patience": 6}
+# The training has no patience left at step 90.
+ENDS_EARLY = {"validate": True, "eval_every": 30, "patience": 2}
 ENDS_EARLY |= {"hparams_override": "num_prime_capsules=1,learning_rate=1e-12"}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("options", "last"), [({}, 185), (ENDS_EARLY, 140)], ids=["", "early"]
+    ("options", "last"), [({}, 185), (ENDS_EARLY, 90)], ids=["", "early"]
 )
 def test_a_killed_training_equals_an_uninterrupted_one(tmp_path, options, last):
     whole, killed = tmp_path / "whole", tmp_path / "killed"

@@ -4,6 +4,7 @@ An evaluation with --validate writes `train/model.ckpt-<step>.held_out.json`.
 """
 
 import math
+import operator
 import pathlib
 import typing
 
@@ -15,9 +16,9 @@ _SUFFIX = ".held_out.json"
 
 
 class HeldOut(typing.NamedTuple):
-    """An evaluation of held-out images; of several, the smallest is the best.
+    """An evaluation of held-out images; the smallest is the best.
 
-    Checkpoints with the same errors are ordered by loss, then by step.
+    Checkpoints with the same error are ordered by loss, then by step.
     """
 
     wrong: int
@@ -34,45 +35,32 @@ def record(predictions):
     """
     checkpoint, config = predictions.checkpoint, predictions.config
     dataset = checkpoint.run_settings.get("dataset")
-    is_usual = config.crops == 1 and config.pairs == "overlap"
-    if not (config.validate and is_usual and config.dataset == dataset):
+    options = config.validate, config.crops, config.pairs, config.dataset
+    # --keep may have removed the checkpoint.
+    if options != (True, 1, "overlap", dataset) or not checkpoint.path.is_dir():
         return
-    if not checkpoint.path.is_dir():  # --keep has removed it
-        return
-    directory, score = checkpoint.path.parent, predictions.score
     images = predictions.pipeline.evaluation_digest
-    for path in directory.glob(f"*{_SUFFIX}"):
+    for path in checkpoint.path.parent.glob(f"*{_SUFFIX}"):
         if read_json(path, "held_out")["images"] != images:
             print(f"{checkpoint.path}: not compared: {path} has other images")
             return
-    values = {
-        "wrong": score.wrong,
-        "num_examples": score.num_examples,
-        "loss": score.loss,
-        "images": images,
-    }
-    write_json(f"{checkpoint.path}{_SUFFIX}", values)
+    score = predictions.score
+    found = HeldOut(
+        score.wrong, score.loss, checkpoint.step, score.num_examples
+    )
+    path = f"{checkpoint.path}{_SUFFIX}"
+    write_json(path, {**found._asdict(), "images": images})
 
 
 def held_out(directory):
     """List of the `HeldOut` of a directory's checkpoints, sorted by step."""
-    found = []
-    for path in directory.glob(f"*{_SUFFIX}"):
-        step = int(path.name.removesuffix(_SUFFIX).rpartition("-")[2])
-        values = read_json(path, "held_out")
-        loss = values.get("loss", math.inf)
-        found.append(
-            HeldOut(values["wrong"], loss, step, values["num_examples"])
-        )
-    return sorted(found, key=lambda evaluation: evaluation.step)
-
-
-def forget_after(directory, step):
-    """Removes the errors of checkpoints after a step, which is repeated."""
-    for evaluation in held_out(directory):
-        if evaluation.step > step:
-            path = checkpoint_path(directory, evaluation.step)
-            pathlib.Path(f"{path}{_SUFFIX}").unlink()
+    files = (read_json(p, "held_out") for p in directory.glob(f"*{_SUFFIX}"))
+    found = [
+        # A loss of NaN is not JSON.
+        HeldOut(*(values.get(name, math.inf) for name in HeldOut._fields))
+        for values in files
+    ]
+    return sorted(found, key=operator.attrgetter("step"))
 
 
 def best_of(directory):
@@ -89,6 +77,14 @@ def resolve_best(path):
                 raise UserError(f"{path} is {found}, which was deleted")
             return found
     raise UserError(f"{path}: no checkpoint was evaluated with --validate")
+
+
+def forget_after(directory, step):
+    """Removes the errors of checkpoints after a step, which is repeated."""
+    for evaluation in held_out(directory):
+        if evaluation.step > step:
+            path = checkpoint_path(directory, evaluation.step)
+            pathlib.Path(f"{path}{_SUFFIX}").unlink()
 
 
 def has_run_out_of(patience, directory, step, every):

@@ -26,7 +26,13 @@ def settings(folder, **values):
 def write(folder, evaluations):
     """Writes errors and losses by step as if they had been evaluated."""
     for step, (wrong, loss) in evaluations.items():
-        values = {"wrong": wrong, "loss": loss, "num_examples": 9, "images": ""}
+        values = {
+            "wrong": wrong,
+            "loss": loss,
+            "step": step,
+            "num_examples": 9,
+            "images": "",
+        }
         path = folder / f"model.ckpt-{step}.held_out.json"
         path.write_text(json.dumps(values))
 

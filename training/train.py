@@ -49,6 +49,11 @@ def train(config, strategy, evaluate=None):
         trainer.run()
     clock = trainer.clock
     print(f"Trained to step {trainer.step}: {trainer.path}")
+    if found := best.best_of(directory):
+        print(
+            f"Smallest held-out error: {found.wrong} of {found.num_examples} "
+            f"wrong at step {found.step}: {directory.with_name('best')}"
+        )
     if trainer.step > run.step:
         logdir = shell_command([f"--logdir={config.summary_dir}"])
         print(
@@ -126,7 +131,6 @@ class Trainer(keras.callbacks.Callback):
             if not self._ends_early():
                 self._fit()
         if self._is_last():
-            self._report()
             if config.eval_every:
                 self._evaluate(self.path)
         elif self._ends_early():
@@ -139,23 +143,12 @@ class Trainer(keras.callbacks.Callback):
                 f"Stopped at step {self.step}, saved {self.path}",
                 self._stop.number,
             )
-        found = best.best_of(self._directory)
-        if found and self._strategy.is_first:
-            self._report(found)
-            print(
-                f"Smallest held-out error: {found.wrong} of "
-                f"{found.num_examples} wrong at step {found.step}: "
-                f"{self._directory.with_name('best')}"
-            )
-
-    def _report(self, found=None):
         path = self._directory.with_name("run.json")
         # An earlier run may have been killed before it wrote this.
         is_new = self.step > self._run.step or not path.exists()
         if self._strategy.is_first and is_new:
-            run_report.write(
-                path, self._config, self.model, self.step, self.clock, found
-            )
+            ended = self.step, self.clock, best.best_of(self._directory)
+            run_report.write(path, self._config, self.model, *ended)
 
     def _ends_early(self):
         config, directory = self._config, self._directory

@@ -13,8 +13,7 @@ from common.errors import UserError
 from common.flags import flag_specs, require_known
 from input_data import keys
 
-# Tests: units and values of their severities, those in pixels for 28x28. 0 (of
-# `scale` 1) changes nothing.
+# Tests: units and severities for 28x28. 0 (of `scale` 1) changes nothing.
 TESTS = {
     "shift": ("pixels", tuple(range(9))),
     "rotate": ("degrees", tuple(range(0, 91, 15))),

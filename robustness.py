@@ -43,7 +43,7 @@ def main(arguments):
 
 if __name__ == "__main__":
     names = {*EVALUATION_FLAGS, "hparams_override", "model", "num_trials"}
-    flags.define(Config, names - {"eval_size"})
+    flags.define(Config, names - {"crops", "eval_size"})
     absl_flags.DEFINE_enum(
         *("figure_format", None, ["pdf", "svg"]),
         "A second format of the figures, in addition to PNG.",

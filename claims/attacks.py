@@ -10,31 +10,38 @@ from keras import ops
 from tqdm import tqdm
 
 from input_data import keys
+from input_data.pipeline import Pipeline
 from models.optimizer import jit_compile
 
 # What an attack's step increases, as sums over the images: the largest logit of
 # another class minus the label's logit; the network's own classification loss;
-# minus the squared distance between image and reconstruction.
+# minus the squared distance between what the model sees and reconstructs.
 DIRECTIONS = ("logits", "own_loss", "closer")
 
 
 class Network:
     """Predictions and attacks of a `Classifier` for one target.
 
-    The weights of the `model` may change between calls.
+    The weights of the `model` may change between calls. Images are pixels in
+    [0, 1], and the model sees `preprocess(images)`, see `Pipeline`.
     """
 
-    def __init__(self, model, batch_size):
+    def __init__(self, model, batch_size, preprocess=Pipeline.preprocess):
         self.model, self.batch_size = model, batch_size
+        self.preprocess = preprocess
         if (xla := jit_compile(model)) != "auto":
             model.jit_compile = xla
-        self._gradient = _compiled_gradient(model)
+        self._gradient = _compiled_gradient(model, preprocess)
 
     def predict(self, images):
         """Logits [N, classes]; reconstructions of the predictions, or None."""
-        x = {keys.IMAGES: images}
+        x = {keys.IMAGES: self.seen(images)}
         outputs = self.model.predict(x, self.batch_size, verbose=0)
         return outputs[keys.LOGITS], outputs.get(keys.RECONS)
+
+    def seen(self, images):
+        """What the model sees of an array of images."""
+        return ops.convert_to_numpy(self.preprocess(images))
 
     def attack(self, images, labels, eps, steps, directions=("logits",)):
         """The images after `steps` steps of size 2.5 eps / steps.
@@ -72,11 +79,12 @@ class Network:
         return np.concatenate(parts)[: len(images)]
 
 
-def _compiled_gradient(model):
+def _compiled_gradient(model, preprocess):
     """Compiles the gradient by the images of the sums of `DIRECTIONS`."""
 
     def objective(images, labels, weights, *variables):
-        x = {keys.IMAGES: images}
+        seen = preprocess(images)
+        x = {keys.IMAGES: seen}
         if variables:
             outputs, _ = model.stateless_call(*variables, x)
         else:
@@ -86,7 +94,7 @@ def _compiled_gradient(model):
         own_loss = model.row.loss(labels, logits, None, model.hparams)
         terms = [others - ops.sum(labels * logits, axis=-1), own_loss]
         if keys.RECONS in outputs:
-            difference = images - ops.cast(outputs[keys.RECONS], "float32")
+            difference = seen - ops.cast(outputs[keys.RECONS], "float32")
             terms.append(-ops.square(difference))
         return sum(weights[n] * ops.sum(term) for n, term in enumerate(terms))
 

@@ -6,9 +6,11 @@ import layers
 from claims.attacks import DIRECTIONS, Network
 from claims.measures import Examiner
 from input_data import keys
+from input_data.photographs import StandardizedCrops
+from input_data.pipeline import Pipeline
 from models.classifier import Classifier
 from models.table import Model, by_loss_type
-from testing import numpy_oracle
+from testing import numpy_oracle, small_models
 
 RNG = np.random.default_rng(0)
 SHAPE = keys.ImageShape(3, 4, 1, 3)
@@ -44,13 +46,17 @@ def data(count=7):
     return images, np.eye(3, dtype="float32")[np.arange(count) % 3]
 
 
-def objective_in_numpy(model, dense, direction, label):
+def objective_in_numpy(model, dense, direction, label, is_standardized):
     """The function of [P, 3, 4, 1] that a step increases, in float64."""
     kernel, bias = (w.astype("float64") for w in dense.get_weights())
     decoder = model.decoder.get_weights()
 
     def objective(images):
         flat = images.reshape(len(images), -1)
+        if is_standardized:
+            flat = 255 * (flat - flat.mean(axis=-1, keepdims=True))
+            deviation = flat.std(axis=-1, keepdims=True)
+            flat = flat / np.maximum(deviation, 1 / np.sqrt(12))
         capsules = (flat @ kernel + bias).reshape(len(images), 3, -1)
         logits = np.sqrt((capsules**2).sum(axis=-1))
         labels = np.broadcast_to(label, logits.shape)
@@ -67,15 +73,40 @@ def objective_in_numpy(model, dense, direction, label):
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_gradients(direction):
+@pytest.mark.parametrize("pipeline", [Pipeline, StandardizedCrops])
+def test_gradients(direction, pipeline):
     model, dense = with_decoder()
     images, labels = data()
-    ours = Network(model, 3).gradients(images, labels, direction)
+    images[3] = 0.4  # whose deviation is 0
+    network = Network(model, 3, pipeline.preprocess)
+    ours = network.gradients(images, labels, direction)
     for image, label, gradient in zip(images, labels, ours, strict=True):
-        objective = objective_in_numpy(model, dense, direction, label)
-        inputs = [image.astype("float64")]
-        (expected,) = numpy_oracle.numerical_gradients(objective, inputs, 1)
-        np.testing.assert_allclose(gradient, expected, rtol=1e-3, atol=1e-5)
+        how = direction, label, pipeline is StandardizedCrops
+        objective = objective_in_numpy(model, dense, *how)
+        # A long step would change the standardized constant image much.
+        inputs = objective, [image.astype("float64")], 1, 1e-7
+        (expected,) = numpy_oracle.numerical_gradients(*inputs)
+        atol = 1e-5 * max(1, abs(expected).max())
+        np.testing.assert_allclose(gradient, expected, rtol=1e-3, atol=atol)
+    attacked = network.attack(images, labels, 0.3, 2, (direction,))
+    assert 0 <= attacked.min() < attacked.max() <= 1
+    assert abs(attacked - images).max() < 0.301  # pixels
+
+
+def test_gradients_pass_a_frozen_backbone(shallow, monkeypatch):
+    # The preprocessing of ResNet scales pixels to [-1, 1].
+    module = keras.applications.resnet_v2.__name__
+    monkeypatch.setattr(small_models.shallow_backbone, "__module__", module)
+    model = small_models.small_model("photo_capsule", train_backbone=False)
+    images = RNG.uniform(0.2, 0.8, (3, 32, 36, 3)).astype("float32")
+    labels, network = np.eye(3, dtype="float32"), Network(model, 3)
+    gradients = network.gradients(images, labels)
+    slopes = abs(gradients).sum(axis=(1, 2, 3))
+    assert (slopes > 1e-3).all()
+    move = np.float32(1e-3) * np.sign(gradients)
+    logits = (network.predict(images + s * move)[0] for s in (1, -1))
+    above, below = (np.max(x - 9 * labels, 1) - np.diag(x) for x in logits)
+    np.testing.assert_allclose((above - below) / 2e-3, slopes, rtol=0.02)
 
 
 def test_gradients_leave_batch_statistics_alone():

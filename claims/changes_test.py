@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from claims.changes import CHANGES, change_all
-from claims.measures import TESTS
+from claims.measures import TESTS, default_severities
 from testing.numpy_oracle import DIRECTIONS
 
 RNG = np.random.default_rng(0)
@@ -33,6 +33,17 @@ def test_shifts(pixels):
             expected[n][place] = before[n, row, column]
     after = change_all("shift", before, pixels, 0)
     np.testing.assert_array_equal(after, expected)
+
+
+def test_default_severities_in_pixels_scale_with_the_shorter_side():
+    for test, size, expected in (
+        ("shift", (24, 30), tuple(range(8))),
+        ("shift", (96, 56), tuple(range(0, 17, 2))),
+        ("occlude", (7, 7), (0, 1, 2, 3, 4)),
+        ("blur", (32, 24), (0, 0.43, 0.86, 1.29, 1.71, 2.14, 2.57)),
+        ("rotate", (96, 96), TESTS["rotate"][1]),
+    ):
+        assert default_severities(test, np.zeros((1, *size, 3))) == expected
 
 
 def source(name, severity, n, y, x):

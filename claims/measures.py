@@ -13,7 +13,7 @@ from common.errors import UserError
 from common.flags import flag_specs, require_known
 from input_data import keys
 
-# Tests: units and values of their severities. 0 (of `scale` 1) changes nothing.
+# Tests: units and severities for 28x28. 0 (of `scale` 1) changes nothing.
 TESTS = {
     "shift": ("pixels", tuple(range(9))),
     "rotate": ("degrees", tuple(range(0, 91, 15))),
@@ -30,22 +30,33 @@ _WHOLE = ("shift", "occlude", "iterations")
 _SMALLEST = {"scale": 0.01, "iterations": 1}
 _LARGEST = {"shift": 1000, "rotate": 360, "occlude": 1000}
 _LARGEST |= dict.fromkeys(("fgsm", "pgd", "detect"), 1)  # pixels are in [0, 1]
+_IN_PIXELS = ("shift", "blur", "occlude")
 _ODD = slice(1, None, 2)
 
 
 def choose(tests=None, texts=None):
     """Dict from the `tests` (default: all) to their severities.
 
-    `texts` are severities that replace those of every test. Raises UserError
+    They are the `texts`, or None: see `default_severities`. Raises UserError
     for an unknown test or a severity that does not fit a test.
     """
     for test in tests or ():
         require_known("test", test, TESTS)
     return {
-        test: tuple(_severity(test, t) for t in texts) if texts else default
-        for test, (_, default) in TESTS.items()
+        test: tuple(_severity(test, t) for t in texts) if texts else None
+        for test in TESTS
         if not tests or test in tests
     }
+
+
+def default_severities(test, images):
+    """The different severities of a test for images [N, H, W, C]."""
+    _, severities = TESTS[test]
+    factor = min(images.shape[1:3]) / 28
+    if factor == 1 or test not in _IN_PIXELS:
+        return severities
+    digits = None if test in _WHOLE else 2
+    return tuple(dict.fromkeys(round(s * factor, digits) for s in severities))
 
 
 def _severity(test, text):
@@ -146,8 +157,8 @@ class Examiner:
 
     def _distances(self, images):
         _, reconstructions = self._network.predict(images)
-        differences = (images - reconstructions).reshape(len(images), -1)
-        return np.linalg.norm(differences, axis=1)
+        differences = self._network.seen(images) - reconstructions
+        return np.linalg.norm(differences.reshape(len(images), -1), axis=1)
 
     def _attack(self, eps, steps, directions=("logits",), rows=slice(None)):
         """The attacked images at `rows`; PGD on all images is kept."""
@@ -194,5 +205,6 @@ class Examiner:
         hparams = dataclasses.replace(model.hparams, routing=routing)
         other = type(model)(model.row, shape, model.num_targets, hparams)
         other.set_weights(model.get_weights())
-        network = Network(other, self._network.batch_size)
+        options = self._network.batch_size, self._network.preprocess
+        network = Network(other, *options)
         return self._count(self._images, network=network)

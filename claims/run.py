@@ -11,12 +11,11 @@ from tqdm import tqdm
 
 from claims import report
 from claims.attacks import Network
-from claims.measures import Examiner
+from claims.measures import Examiner, default_severities
 from common.errors import UserError
 from common.files import read_json, write_json
 from common.flags import is_external
 from input_data import keys
-from input_data.registry import find_data_set
 from layers.backends import is_on_cpu
 from runs.pages import markdown, table_files
 from runs.runner import remaining
@@ -58,14 +57,15 @@ def named_checkpoints(arguments, config):
 def run_tests(networks, config, output_dir, chosen, steps, figure_format):
     """Tests networks; writes robustness.json, tables and pictures.
 
-    `networks` are triples of `named_checkpoints`; `chosen` is a dict from test
-    to severities. Results that robustness.json has for the same settings are
-    not computed again, unless weights, images or labels changed. Raises
-    UserError if no test fits, or if networks need different images.
+    `networks` are triples of `named_checkpoints`; `chosen` is the dict of
+    `choose`. Results that robustness.json has for the same settings are not
+    computed again, unless weights, images or labels changed. Raises UserError
+    if no test fits, or if networks need different images.
     """
     tf.get_logger().setLevel("ERROR")  # every network is traced again
     evaluator, path = Evaluator(config), output_dir / "robustness.json"
-    used, _, images, labels = _load(evaluator, *networks[0][1:])
+    used, *_, images, labels = _load(evaluator, *networks[0][1:])
+    chosen = {t: s or default_severities(t, images) for t, s in chosen.items()}
     content = read_json(path, "robustness") if path.exists() else {}
     results = {tuple(map(r.get, _KEYS)): r for r in content.get("results", ())}
     settings = used.dataset, len(images), used.seed, steps
@@ -76,15 +76,16 @@ def run_tests(networks, config, output_dir, chosen, steps, figure_format):
     if not (output_dir / "attacked.png").exists():
         attacks &= chosen.keys()
     for name, place, checkpoint in networks:
-        _, model, *data = _load(evaluator, place, checkpoint)
+        _, model, preprocess, *data = _load(evaluator, place, checkpoint)
         if not all(map(np.array_equal, data, (images, labels))):
             raise UserError(
                 f"{place} needs other test images than {networks[0][1]}"
             )
-        if network is None or network.model is not model:
+        parts = model, preprocess
+        if not network or (network.model, network.preprocess) != parts:
             # The caches of CPUs hold a layer's outputs for small batches.
-            batch_size = 100 if is_on_cpu() else 500
-            network = Network(model, min(batch_size, len(images)))
+            batch_size = min(100 if is_on_cpu() else 500, len(images))
+            network = Network(model, batch_size, preprocess)
         examiner = Examiner(network, *data, steps, used.seed)
         digest = _digest(model, *settings, *data)
         done = {k for k, r in results.items() if r.get("sha256") == digest}
@@ -137,17 +138,14 @@ def _load(evaluator, place, checkpoint):
     config, model, pipeline = evaluator.load(checkpoint)
     if pipeline.spec.num_targets != 1:
         raise UserError(f"{place} is not for images of one class each")
-    if find_data_set(config.dataset).photograph_size:
-        raise UserError(
-            f"{place}: the tests need pixels in [0, 1], but networks see "
-            f"standardized images of {config.dataset}"
-        )
-    x, y = zip(*pipeline.evaluation_batches(100), strict=True)
+    x, y = zip(*pipeline.in_pixels().evaluation_batches(100), strict=True)
     images = np.concatenate([batch[keys.IMAGES] for batch in x])
     labels = np.concatenate([batch[keys.LABELS] for batch in y])
     if len(images) < 2:
         raise UserError(f"{config.dataset} has only one test image")
-    return config, model, images, labels
+    if images.min() < 0 or images.max() > 1:
+        raise UserError(f"{config.dataset}: the tests need pixels in [0, 1]")
+    return config, model, pipeline.preprocess, images, labels
 
 
 def _digest(model, *parts):

@@ -21,6 +21,7 @@ from common.errors import UserError
 from common.files import make_folder, sole_process
 from config import Config
 from input_data import keys
+from input_data.photographs import StandardizedCrops
 from testing import untrained
 from testing.commands import ROOT, output_of
 from testing.tiny_files import WRITERS, random_images
@@ -29,7 +30,7 @@ from training.formats import open_checkpoint
 
 COUNT, STEPS = 90, 4
 # Of the command; the other tests are run in this process.
-CHOSEN = choose(["shift", "pgd", "detect"])
+CHOSEN = {test: TESTS[test][1] for test in ("shift", "pgd", "detect")}
 OWN = "examples.routing_comparison:SharedWeights"
 
 
@@ -321,7 +322,35 @@ def test_latex_tables_fit_a_page():
     assert rf"\caption{{{caption}" in text
 
 
-def test_networks_that_do_not_fit(tmp_path):
+@pytest.mark.parametrize(
+    ("dataset", "shape", "shift"),
+    [("cifar10", (24, 24, 3, 10), 7), ("norb", (32, 32, 2, 5), 9)],
+)
+def test_networks_see_standardized_crops(dataset, shape, shift, tmp_path):
+    WRITERS[dataset](tmp_path)
+    network = untrained.small(shape=keys.ImageShape(*shape))
+    path = untrained.save(tmp_path / "a", *network, dataset=dataset)
+    config = Config(train=False, data_dir=str(tmp_path), eval_size=7)
+    networks = named_checkpoints([f"a={path}"], config)
+    run_tests(networks, config, tmp_path, choose(["shift", "detect"]), 2, None)
+    content = json.loads((tmp_path / "robustness.json").read_text())
+    first, *_, largest, detect, _, _, _ = content["results"]
+    assert (largest["test"], largest["severity"]) == ("shift", shift)
+    _, model, pipeline = Evaluator(config).load(networks[0][2])
+    ((x, y),) = pipeline.evaluation_batches(7)
+    outputs = model.predict({keys.IMAGES: x[keys.IMAGES]}, verbose=0)
+    is_wrong = outputs[keys.LOGITS].argmax(-1) != y[keys.LABELS].argmax(-1)
+    assert first["wrong_examples"] == [*np.flatnonzero(is_wrong)]
+    differences = y[keys.RECONS] - outputs[keys.RECONS]
+    distances = [*map(np.linalg.norm, differences[::2])]
+    expected = np.percentile(distances, 95)
+    assert detect["threshold"] == pytest.approx(expected, rel=1e-5)
+    assert (tmp_path / "attacked.png").stat().st_size > 5000
+
+
+def test_networks_that_do_not_fit(tmp_path, monkeypatch):
+    # As a pipeline of the user's own that standardizes, too.
+    monkeypatch.setattr(StandardizedCrops, "in_pixels", lambda self: self)
     WRITERS["cifar10"](tmp_path)
     colors = keys.ImageShape(24, 24, 3, 10)
     for name, dataset, network in (
@@ -333,7 +362,7 @@ def test_networks_that_do_not_fit(tmp_path):
     for networks, count, message in (
         *(("", 9, "NAME=CHECKPOINT"), ("a=x a=y", 9, "a=y")),
         *(("a={}/plain", 9, "detect"), ("a={}/plain", 1, "one test image")),
-        *(("a={}/two", 9, "two"), ("a={}/cifar10", 9, "standardized")),
+        *(("a={}/two", 9, "two"), ("a={}/cifar10", 9, "need pixels")),
     ):
         data_dir = str(tmp_path) if "cifar10" in networks else None
         config = Config(train=False, data_dir=data_dir, eval_size=count)

@@ -107,6 +107,10 @@ def test_crops_are_standardized_and_move_for_evaluation():
         expected = (crops - mean) / np.maximum(deviation, 0.1)
         np.testing.assert_allclose(images_of(found), expected, atol=1e-4)
         np.testing.assert_array_equal(images_of(found), found[1][keys.RECONS])
+    (pixels,) = map(images_of, pipeline.in_pixels().evaluation_batches(6))
+    np.testing.assert_allclose(pixels, images[:6, 2:7, 2:6] / 255, atol=1e-6)
+    (seen,) = map(images_of, pipeline.evaluation_batches(6))
+    np.testing.assert_allclose(pipeline.preprocess(pixels), seen, atol=1e-5)
 
 
 def test_numbers_and_names_of_own_data_are_plain():

@@ -108,6 +108,15 @@ class Pipeline:
         """A text that differs if training images of a seed differ."""
         return os.urandom(16).hex()  # what they depend on is not known
 
+    def in_pixels(self):
+        """This pipeline with evaluation images in [0, 1]."""
+        return self
+
+    @staticmethod
+    def preprocess(pixels):
+        """What networks see of images [B, H, W, C] in [0, 1]: a tensor."""
+        return pixels
+
     def training_batches(self, batch_size, seed, start, stop):
         """Shuffled, augmented batches of the steps from `start` to `stop` - 1.
 

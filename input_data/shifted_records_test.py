@@ -1,6 +1,5 @@
 import contextlib
 import dataclasses
-import importlib.util
 import os
 import pathlib
 import shutil
@@ -23,9 +22,6 @@ from input_data.shifted_records import digit_pairs, shifted_digits
 from testing import commands, splits
 
 FOLDER = pathlib.Path(__file__).parent / "mnist"
-needs_beam = pytest.mark.skipif(
-    not importlib.util.find_spec("apache_beam"), reason="needs Apache Beam"
-)
 
 
 def pairs_job(folder, **changes):
@@ -106,22 +102,12 @@ def test_files_of_other_settings_are_refused(tmp_path, changes):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("script", "flag"),
-    [
-        ("mnist_shift.py", "--num_workers=2"),
-        # Within this process.
-        pytest.param(
-            *("mnist_shift_beam.py", "--runner=BundleBasedDirectRunner"),
-            marks=needs_beam,
-        ),
-    ],
-)
-def test_commands_write_the_same_files_and_keep_them(tmp_path, script, flag):
+def test_processes_write_the_same_files_and_keep_them(tmp_path):
     alone, together = tmp_path / "alone", tmp_path / "together"
     shifted_records.generate(pairs_job(alone, max_shard=200))
     command = [
-        *(FOLDER / script, f"--data_dir={together}", "--dataset=digits", flag),
+        *(FOLDER / "mnist_shift.py", f"--data_dir={together}"),
+        *("--num_workers=2", "--dataset=digits"),
         *("--split=test", "--shift=1", "--pad=1", "--multi_targets=true"),
         *("--num_pairs=3", "--max_shard=200", "--seed=5"),
     ]
@@ -132,16 +118,6 @@ def test_commands_write_the_same_files_and_keep_them(tmp_path, script, flag):
     commands.output_of(*command, cwd=tmp_path)
     assert contents_of(together) == contents_of(alone)
     assert kept.stat().st_mtime_ns == before
-
-
-@pytest.mark.slow
-@needs_beam
-def test_beam_refuses_unknown_flags(tmp_path):
-    command = FOLDER / "mnist_shift_beam.py", f"--data_dir={tmp_path}/beam"
-    code, _, errors = commands.run(*command, "--num_pair=3")
-    assert code == 1
-    assert "--num_pair=3" in errors.splitlines()[-1]
-    assert not any(tmp_path.iterdir())
 
 
 def test_files_larger_than_the_disk_are_refused(tmp_path, monkeypatch, capsys):

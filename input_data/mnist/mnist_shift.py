@@ -7,7 +7,7 @@ r"""Writes MNIST and MultiMNIST as record files in the reference's format.
 The first command writes every training image at all 25 offsets. The second
 writes 1,000 pairs of overlapping digits for each test image, in 10 files.
 Existing files are kept, so that the same command continues after an
-interruption. For several machines see mnist_shift_beam.py.
+interruption.
 """
 
 import dataclasses

@@ -1,6 +1,7 @@
 """Image features, computed once and kept on disk."""
 
 import hashlib
+import pathlib
 from concurrent.futures import ThreadPoolExecutor
 
 import keras
@@ -10,7 +11,7 @@ from tqdm import tqdm
 
 from input_data import keys
 from input_data.pipeline import Pipeline, Stream, read_in_graph, step_seed
-from input_data.stored import KeptRows, digest
+from input_data.stored import digest, kept_rows
 
 _BATCH_SIZE = 64
 
@@ -35,16 +36,10 @@ class KeptFeatures(Pipeline):
         depends_on += [keras.backend.backend(), keras.__version__]
         depends_on += map(digest, network.get_weights())
         depends_on = hashlib.sha256(repr(depends_on).encode()).hexdigest()
-        rows = num_views * count, one.shape, one.dtype
-        self._kept = KeptRows(folder, "features", depends_on, *rows)
-        print(f"Features: {self._kept.path}, {self._kept.size / 1e9:.2f} GB")
-        missing = self._kept.missing().reshape(num_views, count)
-        starts = np.arange(0, count, _BATCH_SIZE)
-        # A step computes one view of some images.
-        steps = np.flatnonzero(np.logical_or.reduceat(missing, starts, axis=1))
-        if not len(steps):
-            return
-        self._kept.allocate()
+        path = pathlib.Path(folder, f"features-{depends_on[:32]}")
+        rows = num_views * count
+        print(f"Features: {path}, {rows * one.nbytes / 1e9:.2f} GB")
+        starts = range(0, count, _BATCH_SIZE)
 
         def images_of(step):
             start = starts[step % len(starts)]
@@ -55,15 +50,21 @@ class KeptFeatures(Pipeline):
                 x, _ = pipeline.training_batch(indices, step, seed)
                 return x[keys.IMAGES].numpy()  # for every backend
 
-        with self.user_errors(), ThreadPoolExecutor(1) as executor:
-            batches = (executor.submit(images_of, step) for step in steps)
-            following = next(batches)
-            for step in tqdm(steps, "Computing features"):
-                # The next batch is decoded while the network uses this one.
-                images, following = following.result(), next(batches, None)
-                view, number = divmod(step, len(starts))
-                row = view * count + starts[number]
-                self._kept.write(row, network.predict_on_batch(images))
+        def features():
+            """Yields those of some images; a step computes one view of them."""
+            steps = range(num_views * len(starts))
+            with ThreadPoolExecutor(1) as executor:
+                batches = (executor.submit(images_of, step) for step in steps)
+                following = next(batches)
+                for _ in tqdm(steps, "Computing features"):
+                    # The next batch is decoded while the network uses this one.
+                    images, following = following.result(), next(batches, None)
+                    yield network.predict_on_batch(images)
+
+        with self.user_errors():
+            self._kept = kept_rows(
+                path, (rows, *one.shape), one.dtype, features()
+            )
 
     def training_batch(self, indices, step, seed):
         seed, count = step_seed(seed, Stream.VIEW, step), self.spec.num_images
@@ -71,7 +72,11 @@ class KeptFeatures(Pipeline):
             indices.shape, seed, 0, self._num_views, "int64"
         )
         kept, rows = self._kept, views * count + indices
-        features = read_in_graph(kept.read, rows, kept.shape, kept.dtype)
+
+        def read(rows):
+            return np.asarray(kept[rows])
+
+        features = read_in_graph(read, rows, kept.shape[1:], kept.dtype)
         labels = self._pipeline.take_labels(indices)
         x, y = self._batch(features, [], [labels])
         x[keys.FEATURES] = x.pop(keys.IMAGES)

@@ -8,7 +8,7 @@ from common.errors import UserError
 from input_data import keys, stored
 from input_data.images import labeled_images, make_pipeline
 from input_data.kept_features import KeptFeatures
-from input_data.stored import KeptRows
+from input_data.stored import kept_rows
 from testing.splits import batches, resolved
 from testing.tiny_files import random_images
 
@@ -93,38 +93,33 @@ def test_every_view_is_drawn(tmp_path):
 def test_damage_during_the_use_is_an_error(tmp_path):
     pipeline = kept(tmp_path)
     (path,) = tmp_path.iterdir()
-    content = np.fromfile(path, "uint8")
-    content.reshape(4 * 70, -1)[:, 5] = 77
-    content.tofile(path)
+    path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(UserError, match=path.name), pipeline.user_errors():
         list(pipeline.training_batches(50, 3, 0, 1))
+    with pytest.raises(UserError, match=path.name):
+        kept(tmp_path)
 
 
-def test_features_are_computed_once_and_again_where_they_are_damaged(tmp_path):
-    kept(tmp_path)
-    (path,) = tmp_path.iterdir()
-    content = path.read_bytes()
-    row_bytes = len(content) // (4 * 70)
-
-    def computed(damaged):
-        path.write_bytes(damaged)
+def test_features_are_computed_once(tmp_path):
+    for count in 8, 0:
         network = Negative()
         kept(tmp_path, network=network)
-        assert path.read_bytes() == content
-        return len(network.batches) - 1  # one batch tells the shape
+        assert len(network.batches) - 1 == count  # one tells the shape
 
-    assert computed(content) == 0
-    assert computed(b"") == computed(content[:-1]) == 8
-    assert computed(bytes(len(content))) == computed(content[::-1]) == 8
-    half = len(content) // 2  # as after a killed training
-    assert computed(content[:half] + bytes(half)) == 4
-    for place in (0, 5, row_bytes - 1, 69 * row_bytes):
-        damaged = bytearray(content)
-        damaged[place] ^= 1
-        assert computed(damaged) == 1
-    # Two rows change places.
-    first, second = content[:row_bytes], content[row_bytes : 2 * row_bytes]
-    assert computed(second + first + content[2 * row_bytes :]) == 1
+
+class Stopped(Negative):
+    """A network that is stopped in its third batch."""
+
+    def predict_on_batch(self, images):
+        if len(self.batches) == 2:
+            raise KeyboardInterrupt
+        return super().predict_on_batch(images)
+
+
+def test_a_stopped_computation_leaves_no_file(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        kept(tmp_path, network=Stopped())
+    assert not list(tmp_path.iterdir())
 
 
 def test_other_features_have_another_file(tmp_path, monkeypatch):
@@ -141,21 +136,31 @@ def test_other_features_have_another_file(tmp_path, monkeypatch):
 
 def test_a_full_disk_is_an_error(tmp_path, monkeypatch):
     full = Mock(side_effect=OSError(28, "No space left on device"))
-    monkeypatch.setattr(stored.os, "posix_fallocate", full)
-    with pytest.raises(UserError, match="GB.*No space"):
-        kept(tmp_path)
+    monkeypatch.setattr(stored.np, "ascontiguousarray", full)
+    with pytest.raises(UserError, match="No space"):
+        kept_rows(tmp_path / "rows", (1, 2), "uint8", [[[1, 2]]])
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "uint8"])
 def test_rows_are_those_written(tmp_path, dtype):
     dtype = keras.ops.convert_to_numpy(keras.ops.zeros(1, dtype)).dtype
-    rows = KeptRows(tmp_path, "rows", "digest", 9, (2, 3), dtype)
-    assert rows.missing().all()
-    rows.allocate()
-    values = np.arange(24).reshape(4, 2, 3).astype(dtype)
-    rows.write(3, values)
-    found = rows.read(np.array([6, 4, 4]))
-    np.testing.assert_array_equal(found, values[[3, 1, 1]])
-    assert found.dtype == dtype
-    assert rows.missing().tolist() == [True] * 3 + [False] * 4 + [True] * 2
+    values = np.arange(54).reshape(9, 2, 3).astype(dtype)
+    path, blocks = tmp_path / "rows", [values[:4], values[4:]]
+    for written in blocks, []:
+        rows = kept_rows(path, values.shape, dtype, written)
+        found = np.asarray(rows[np.array([6, 4, 4])])
+        np.testing.assert_array_equal(found, values[[6, 4, 4]])
+        assert found.dtype == dtype
+
+
+def test_two_processes_may_write_the_same_rows(tmp_path):
+    values, path = np.arange(6).reshape(3, 2), tmp_path / "rows"
+
+    def meanwhile():
+        kept_rows(path, values.shape, values.dtype, [values])
+        yield from values
+
+    rows = kept_rows(path, values.shape, values.dtype, meanwhile())
+    np.testing.assert_array_equal(rows, values)
+    assert [path.name for path in tmp_path.iterdir()] == ["rows"]

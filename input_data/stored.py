@@ -3,12 +3,11 @@
 import hashlib
 import math
 import os
-import pathlib
-import zlib
 
 import numpy as np
 
 from common.errors import UserError, user_errors
+from common.files import atomic_write
 
 MEMORY_BYTES = 500_000_000  # larger arrays are not copied to memory
 _BLOCK_ROWS = 512
@@ -112,73 +111,17 @@ def rows_in_file(path, array, convert=np.asarray):
     return StoredRows(np.arange(len(array)), array.shape[1:], dtype, read)
 
 
-class KeptRows:
-    """An array [count, *shape] in the file `folder`/`name`-`digest`.
+def kept_rows(path, shape, dtype, blocks):
+    """`StoredRows` of a file, to which `blocks` of rows are written if needed.
 
-    `digest` stands for all that the rows depend on. A checksum of it, the row's
-    number and its values follows each row. So killed processes and damage leave
-    rows missing, never wrong. Several processes can write at once.
+    All rows have the `shape` [N, ...]. A killed process leaves no such file.
     """
-
-    def __init__(self, folder, name, digest, count, shape, dtype):
-        self.path = pathlib.Path(folder, f"{name}-{digest[:32]}")
-        self._digest, self._count = digest, count
-        self.shape, self.dtype = shape, np.dtype(dtype)
-        self._row = np.dtype([("values", dtype, shape), ("checksum", "<u4")])
-        self.size = count * self._row.itemsize
-
-    def read(self, rows):
-        """Rows at some indices; raises UserError if one is damaged."""
-        values, is_damaged = self._read(rows)
-        if is_damaged.any():
-            raise UserError(
-                f"{self.path} was damaged in use; a new start mends it"
-            )
-        return values
-
-    def missing(self):
-        """Whether each row is still to be computed, bool [count]."""
-        missing = np.ones(self._count, bool)
-        if self.path.exists() and self.path.stat().st_size == self.size:
-            for rows in blocks(np.arange(self._count)):
-                _, missing[rows] = self._read(rows)
-        return missing
-
-    def allocate(self):
-        """Creates the file if needed; raises UserError if the disk is full."""
-        name = f"{self.path}, {self.size / 1e9:.1f} GB"
-        with user_errors(f"{name}: cannot write"):
-            is_new = not self.path.exists()
-            try:
-                with open(self.path, "ab") as file:
-                    file.truncate(self.size)
-                    if hasattr(os, "posix_fallocate"):
-                        os.posix_fallocate(file.fileno(), 0, self.size)
-            except OSError:
-                if is_new:
-                    self.path.unlink(missing_ok=True)
-                raise
-
-    def write(self, start, values):
-        """Stores rows from number `start`."""
-        rows = np.empty(len(values), self._row)
-        rows["values"] = values
-        numbers = range(start, start + len(values))
-        rows["checksum"] = self._checksums(numbers, rows["values"])
-        writing = user_errors(f"{self.path}: cannot write")
-        with writing, open(self.path, "r+b") as file:
-            file.seek(start * self._row.itemsize)
-            file.write(rows)
-
-    def _read(self, rows):
-        found = np.empty(len(rows), self._row)
-        read_rows(self.path, rows, found)
-        values = found["values"]
-        return values, found["checksum"] != self._checksums(rows, values)
-
-    def _checksums(self, rows, values):
-        names = (f"{self._digest} {row}" for row in rows)
-        return [
-            zlib.crc32(value.tobytes(), zlib.crc32(name.encode()))
-            for name, value in zip(names, values, strict=True)
-        ]
+    if not path.exists():
+        with (
+            atomic_write(path, replace=True) as partial,
+            open(partial, "wb") as file,
+        ):
+            for block in blocks:
+                file.write(np.ascontiguousarray(block, dtype))
+    with user_errors(path):
+        return rows_in_file(path, np.memmap(path, dtype, "r").reshape(shape))

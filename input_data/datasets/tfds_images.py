@@ -12,13 +12,13 @@ import tensorflow as tf
 from absl import logging
 
 from common.errors import UserError, user_errors
-from common.files import atomic_write, make_folder
+from common.files import make_folder
 from input_data import stored
 from input_data.files import POOL
 from input_data.images import LabeledImages, labeled_images, make_pipeline
 from input_data.preparation import resize
 from input_data.registry import TFDS_PREFIX, Split, select
-from input_data.stored import StoredRows, file_digest, rows_in_file
+from input_data.stored import StoredRows, file_digest, kept_rows
 
 _PROBE_URL = "https://storage.googleapis.com"
 
@@ -125,9 +125,15 @@ def _read(builder, split_name, image_size=None, method=None, folder=None):
         if len(dataset) * math.prod(shape) <= stored.MEMORY_BYTES:
             arrays = _arrays(dataset)
         else:
-            name = hashlib.sha256(depends_on()).hexdigest()[:32]
-            path = make_folder(folder or tempfile.gettempdir())
-            arrays = _decoded_copy(path / f"images-{name}", dataset, shape)
+            name = f"images-{hashlib.sha256(depends_on()).hexdigest()[:32]}"
+            path = make_folder(folder or tempfile.gettempdir()) / name
+            shape = len(dataset), *shape
+            print(f"Decoded: {path}, {math.prod(shape) / 1e9:.1f} GB")
+            batches = dataset.batch(64).as_numpy_iterator()
+            decoded = (images for images, _ in batches)
+            images = kept_rows(path, shape, np.uint8, decoded)
+            encoded = builder.as_dataset(split=split_name, decoders=_encoded())
+            arrays = images, _arrays(encoded.map(lambda x: x["label"]))
     return labeled_images(builder.data_dir, *arrays, *classes)
 
 
@@ -135,12 +141,16 @@ def _has_index(builder):
     return builder.info.file_format.value == "array_record"
 
 
-def _rows_by_index(builder, split_name, shape, fit, depends_on):
-    """Images and labels as `StoredRows` or, of small sets, as arrays."""
+def _encoded():
+    """Makes TFDS read the labels of images without decoding the images."""
     from tensorflow_datasets import decode
 
-    encoded = {"image": decode.SkipDecoding()}
-    source = builder.as_data_source(split=split_name, decoders=encoded)
+    return {"image": decode.SkipDecoding()}
+
+
+def _rows_by_index(builder, split_name, shape, fit, depends_on):
+    """Images and labels as `StoredRows` or, of small sets, as arrays."""
+    source = builder.as_data_source(split=split_name, decoders=_encoded())
     decode_image = builder.info.features["image"].decode_example
 
     def describe(rows):
@@ -159,33 +169,6 @@ def _rows_by_index(builder, split_name, shape, fit, depends_on):
     )
     rows = images, stored_rows((), np.int64, lambda x: x["label"])
     return rows if stored.is_large(images) else map(np.asarray, rows)
-
-
-def _decoded_copy(path, dataset, shape):
-    """`StoredRows` of images in a file, written if needed, and the labels."""
-    if not path.exists():
-        try:
-            _write_copy(path, dataset, (len(dataset), *shape))
-        except UserError:
-            if not path.exists():  # another process has written the same
-                raise
-    images = np.lib.format.open_memmap(path / "x.npy", mode="r")
-    labels = np.load(path / "y.npy", allow_pickle=False)
-    return rows_in_file(path / "x.npy", images), labels
-
-
-def _write_copy(path, dataset, shape):
-    print(f"Decoded: {path}, {math.prod(shape) / 1e9:.1f} GB", flush=True)
-    with atomic_write(path) as partial:
-        partial.mkdir()
-        header = {"descr": "|u1", "fortran_order": False, "shape": shape}
-        labels = []
-        with open(partial / "x.npy", "wb") as file:
-            np.lib.format.write_array_header_1_0(file, header)
-            for images, numbers in dataset.batch(64).as_numpy_iterator():
-                file.write(images)
-                labels.append(numbers)
-        np.save(partial / "y.npy", np.concatenate(labels))
 
 
 def _arrays(dataset):

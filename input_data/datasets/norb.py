@@ -1,9 +1,9 @@
-"""smallNORB from records, the original files or TFDS: stereo pairs at 48x48.
+"""smallNORB from the original files, records or TFDS: stereo pairs at 48x48.
 
-A record has image_raw (the bytes of [2, 96, 96], one camera after the other),
-label, height, width, depth, and meta (instance 0 to 9, elevation 0 to 8,
-azimuth 0 to 34 in steps of two, lighting 0 to 5). As in section 7 of the paper,
-networks see random 32x32 crops in training, and central ones in tests.
+A record of the reference has image_raw (the bytes of [2, 96, 96], one camera
+after the other), label, and meta (instance 0 to 9, elevation 0 to 8, azimuth 0
+to 34 in steps of two, lighting 0 to 5). As in section 7 of the paper, networks
+see random 32x32 crops in training, and central ones in tests.
 """
 
 import pathlib
@@ -12,14 +12,12 @@ import numpy as np
 import tensorflow as tf
 
 from common.errors import UserError, user_errors
-from common.files import make_folder, remove_partial
 from input_data.augmentation import distort_colors, random_crop
 from input_data.datasets import tfds_images
 from input_data.files import open_file
 from input_data.images import labeled_images
 from input_data.photographs import StandardizedCrops
 from input_data.pipeline import Stream, step_seed
-from input_data.records import encode_example, write_records
 from input_data.registry import Split, select
 
 # Values of the original files: https://cs.nyu.edu/~ylclab/data/norb-v1.0-small/
@@ -39,7 +37,8 @@ _FAMILIAR = {
 def load(split, config):
     """The pipeline of one split, with the two cameras as channels."""
     training = split is not Split.TEST
-    path = pathlib.Path(config.data_dir or "", file_name(training))
+    name = "trainduo.tfrecords" if training else "testduo.tfrecords"
+    path = pathlib.Path(config.data_dir or "", name)
     if config.data_dir is not None and path.is_file():
         images, labels, meta = read_records(path)
     else:
@@ -59,11 +58,6 @@ def load(split, config):
         data = data[chosen]
     part = select(split, data)
     return StandardizedCrops(part, CROP_SIZE, distort, config.eval_size)
-
-
-def file_name(training):
-    """The name of the record file of the training or the test images."""
-    return "trainduo.tfrecords" if training else "testduo.tfrecords"
 
 
 def distort(images, step, seed):
@@ -95,24 +89,6 @@ def shrink(images):
     return np.ascontiguousarray(images[:, :, ::2, ::2].transpose(0, 2, 3, 1))
 
 
-def convert(data_dir, output_dir):
-    """Writes the records of the training and the test images."""
-    parts = {part: _read_originals(data_dir, part) for part in (True, False)}
-    folder = make_folder(output_dir)
-    for training, arrays in parts.items():
-        path = folder / file_name(training)
-        remove_partial(folder, path.name)
-        write_records(path, map(_encode, *arrays))
-        print(f"{path}: {len(arrays[0])} records")
-
-
-def _encode(image, label, meta):
-    depth, height, width = image.shape
-    features = {"height": height, "width": width, "depth": depth}
-    features |= {"label": label, "meta": meta, "image_raw": image.tobytes()}
-    return encode_example(features)
-
-
 def _read_originals(data_dir, training):
     """Images, labels and meta of the original files or TFDS."""
     if data_dir is None:
@@ -124,8 +100,8 @@ def _read_originals(data_dir, training):
         path = min(pathlib.Path(data_dir).glob(f"{pattern}*"), default=None)
         if path is None:
             raise UserError(
-                f"--data_dir={data_dir} has neither {file_name(training)} nor "
-                f"the original file {pattern}[.gz]"
+                f"--data_dir={data_dir} has neither the original file "
+                f"{pattern}[.gz] nor trainduo.tfrecords and testduo.tfrecords"
             )
         with open_file(path) as file:
             matrices.append(_decode(file.read()))

@@ -10,7 +10,7 @@ import tensorflow_datasets as tfds
 
 from common.errors import UserError
 from input_data import keys
-from input_data.datasets.norb import convert
+from input_data.datasets import norb
 from input_data.registry import Split
 from testing import splits, tiny_files
 
@@ -41,34 +41,23 @@ def write_originals(folder, meta=META):
     return images, labels
 
 
-def examples(records):
-    return list(map(tf.train.Example.FromString, records))
-
-
-def assert_has(path, images, labels, meta):
-    """Compares a record file with what it must hold."""
-    expected = map(tiny_files.norb_example, images, labels, meta)
-    found = tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
-    assert examples(found) == examples(expected)
-
-
-def test_converts_original_files_plain_and_gzipped(tmp_path):
+def test_reads_original_files_plain_and_gzipped(tmp_path):
     images, labels = write_originals(tmp_path)
-    output = tmp_path / "new" / "records"
-    convert(str(tmp_path), str(output))
-    names = "testduo.tfrecords", "trainduo.tfrecords"
-    assert {path.name for path in output.iterdir()} == {*names}
-    for name in names:
-        assert_has(output / name, images, labels.tolist(), META)
-    # The original files can also be read directly.
-    folders = tmp_path, output
-    both = (splits.load("norb", Split.TEST, folder) for folder in folders)
+    for training in (True, False):
+        found = norb._read_originals(tmp_path, training)
+        for ours, written in zip(found, (images, labels, META), strict=True):
+            np.testing.assert_array_equal(ours, written)
+    records = map(tiny_files.norb_example, images, labels.tolist(), META)
+    folder = tmp_path / "records"
+    folder.mkdir()
+    tiny_files.write_records(folder / "testduo.tfrecords", list(records))
+    both = (splits.load("norb", Split.TEST, f) for f in (tmp_path, folder))
     one, other = (next(pipeline.evaluation_batches(6)) for pipeline in both)
     np.testing.assert_equal(one, other)
     np.testing.assert_array_equal(one[0][keys.RECONS_LABEL], labels)
 
 
-def test_converts_tfds(tmp_path, monkeypatch):
+def test_reads_tfds(monkeypatch):
     monkeypatch.setattr(
         urllib.request, "urlopen", lambda *_, **__: io.BytesIO()
     )
@@ -83,17 +72,17 @@ def test_converts_tfds(tmp_path, monkeypatch):
         return tf.data.Dataset.from_tensors(values)
 
     with tfds.testing.mock_data(as_dataset_fn=examples_of):
-        convert(None, str(tmp_path))
+        found = norb._read_originals(None, training=False)
     content = cameras[None, ..., 0], [3], [[7, 8, 34, 5]]
-    assert_has(tmp_path / "testduo.tfrecords", *content)
+    for ours, expected in zip(found, content, strict=True):
+        np.testing.assert_array_equal(ours, expected)
 
 
 @pytest.mark.parametrize("kind", ["dat", "cat", "info"])
 @pytest.mark.parametrize("damage", ["vanish", "cut"])
-def test_damaged_originals_leave_no_output(tmp_path, kind, damage):
+def test_damaged_originals_are_refused(tmp_path, kind, damage):
     write_originals(tmp_path)
     (path,) = tmp_path.glob(f"*-testing-{kind}.mat.gz")
     tiny_files.DAMAGE[damage](path)
     with pytest.raises(UserError):
-        convert(str(tmp_path), str(tmp_path / "out"))
-    assert not (tmp_path / "out").exists()
+        splits.load("norb", Split.TEST, tmp_path)

@@ -3,7 +3,7 @@
   python figures.py reconstructions perturbations routing \
     --checkpoint=/tmp/digits/train/model.ckpt-300 --output_dir=/tmp/figures
 
-Figures: reconstructions, perturbations, multimnist, routing and embedding, see
+Figures: reconstructions, perturbations, multimnist and routing, see
 docs/figures.md.
 """
 
@@ -13,7 +13,7 @@ from absl import flags as absl_flags
 
 from common import flags, load_backend
 from common.errors import UserError
-from common.files import make_folder, write_file
+from common.files import make_folder
 from config import EVALUATION_FLAGS, Config
 
 # Functions of visualization.capsule_figures: default number of examples.
@@ -22,7 +22,6 @@ FIGURES = {
     "perturbations": 10,
     "multimnist": 5,
     "routing": 4,
-    "embedding": 1000,
 }
 
 
@@ -53,16 +52,13 @@ def draw(names, config, num_examples=None):
 
 
 def write_summaries(summary_dir, files, step):
-    """Writes pictures as summaries, and the files of the projector."""
+    """Writes pictures as summaries."""
     from training.summaries import SummaryWriter
 
     folder = make_folder(pathlib.Path(summary_dir) / "figures")
     writer = SummaryWriter(folder)
     for name, content in files.items():
-        if name.endswith(".png") and name != "sprite.png":
-            writer.image(pathlib.Path(name).stem, content, step)
-        else:
-            write_file(folder / name, content)
+        writer.image(pathlib.Path(name).stem, content, step)
 
 
 def main(arguments):
@@ -95,8 +91,7 @@ if __name__ == "__main__":
         "num_examples",
         None,
         "Examples in each figure. Default: reconstructions 6 right and 6 wrong "
-        "predictions, perturbations 10 classes, multimnist 5 and 5, routing 4, "
-        "embedding 1000.",
+        "predictions, perturbations 10 classes, multimnist 5 and 5, routing 4.",
         lower_bound=1,
     )
     absl_flags.DEFINE_string(

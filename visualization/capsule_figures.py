@@ -4,17 +4,13 @@ Each figure's function takes a `TrainedModel` and a number of examples, returns
 a dict from file name to content, and raises UserError for unsuitable models.
 """
 
-import io
 import itertools
-import math
 
 import keras
-import matplotlib
 import numpy as np
 from matplotlib.colors import CenteredNorm
 from matplotlib.figure import Figure
 from scipy.special import entr
-from tensorboard.plugins.projector import ProjectorConfig
 
 from common.errors import UserError
 from config import EVAL_BATCH_SIZE
@@ -224,48 +220,3 @@ def _draw_entropy(title, entropy, num_shares):
     axes.margins(0.15)
     figure.legend(frameon=False, loc="outside lower right")
     return png(figure)
-
-
-def embedding(trained, num_examples):
-    """Class capsules for the projector of TensorBoard.
-
-    A point is one example with all its class capsules, because capsules of
-    different classes are not in a common space.
-    """
-    examples = list(itertools.islice(trained.examples(), num_examples))
-    images = np.stack([to_rgb(example.image) for example in examples])
-    height, width = images.shape[1:3]
-    table, picture = io.BytesIO(), io.BytesIO()
-    vectors = [example.capsules.ravel() for example in examples]
-    np.savetxt(table, vectors, fmt="%.6g", delimiter="\t")
-    matplotlib.image.imsave(picture, sprite(images), format="png")
-    metadata = "label\tprediction\tright\n"
-    for example in examples:
-        for classes in (example.labels, example.predictions):
-            metadata += f"{trained.class_text(sorted(classes))}\t"
-        metadata += "yes\n" if example.is_right else "no\n"
-    config = ProjectorConfig()
-    config.embeddings.add(
-        tensor_name=f"class capsules: {trained.name}",
-        tensor_path="capsules.tsv",
-        metadata_path="metadata.tsv",
-        sprite={
-            "image_path": "sprite.png",
-            "single_image_dim": [width, height],
-        },
-    )
-    return {
-        "capsules.tsv": table.getvalue(),
-        "metadata.tsv": metadata,
-        "sprite.png": picture.getvalue(),
-        "projector_config.pbtxt": str(config),
-    }
-
-
-def sprite(images):
-    """Puts images [N, H, W, 3] into n rows of n images; the rest is black."""
-    count, height, width, _ = images.shape
-    side = math.isqrt(count - 1) + 1
-    padded = np.pad(images, [(0, side**2 - count), (0, 0), (0, 0), (0, 0)])
-    rows = padded.reshape(side, side, height, width, 3)
-    return rows.swapaxes(1, 2).reshape(side * height, side * width, 3)

@@ -1,11 +1,8 @@
 import functools
-import io
-import re
 
 import keras
 import numpy as np
 import pytest
-from PIL import Image
 from scipy.special import entr
 
 import figures
@@ -71,22 +68,17 @@ def test_figures_of_a_checkpoint(tmp_path):
     config = Config(train=False, checkpoint=path, eval_size=60)
     files, step = figures.draw(figures.FIGURES, config, num_examples=1)
     assert step == 0
-    pictures = {n: f for n, f in files.items() if hasattr(f, "figure")}
-    drawn = {name.partition("_")[0].removesuffix(".png") for name in pictures}
-    assert drawn == {*figures.FIGURES} - {"embedding"}
-    for picture in pictures.values():
+    drawn = {name.partition("_")[0].removesuffix(".png") for name in files}
+    assert drawn == {*figures.FIGURES}
+    for picture in files.values():
         titles = [axes.get_title() for axes in picture.figure.axes]
         titles.append(picture.figure.get_suptitle())
         assert "digits, model.ckpt-0" in "".join(titles)
     figures.write_summaries(tmp_path, files, 5)
     events = events_of(tmp_path / "figures")
     tags = {f"{tag}.png" for tag in events.Tags()["tensors"]}
-    assert tags == pictures.keys()
+    assert tags == files.keys()
     assert events.Tensors("routing")[0].step == 5
-    metadata = tmp_path / "figures" / "metadata.tsv"
-    assert metadata.read_text() == files["metadata.tsv"]
-    of_projector = {p.name for p in metadata.parent.glob("[!e]*")}
-    assert of_projector == files.keys() - pictures.keys()
     with pytest.raises(UserError, match="rooting"):
         figures.draw(["rooting"], config)
 
@@ -186,31 +178,6 @@ def test_pictures_of_perturbations_move_one_dimension_at_a_time():
             moved = capsule + 0.05 * step * np.eye(len(capsule))[atom]
             expected.append(to_rgb(decoded(subject, moved, label)))
     assert_images(found, expected)
-
-
-def test_files_of_the_projector(tmp_path):
-    subject, shown = arrays_subject(tmp_path), 5
-    files = capsule_figures.embedding(subject, shown)
-    examples = [*subject.examples()][:shown]
-    vectors = np.loadtxt(io.BytesIO(files["capsules.tsv"]))
-    expected = [e.capsules.ravel() for e in examples]
-    np.testing.assert_allclose(vectors, expected, rtol=1e-4, atol=1e-6)
-    rows = [("label", "prediction", "right")]
-    for e in examples:
-        right, found = NAMES[e.labels[0]], NAMES[e.lengths.argmax()]
-        rows.append((right, found, "yes" if found == right else "no"))
-    assert files["metadata.tsv"].splitlines() == list(map("\t".join, rows))
-    # Two views of 20 x 18 pixels, in rows of three examples.
-    config = files["projector_config.pbtxt"]
-    assert re.findall(r"single_image_dim: (\d+)", config) == ["36", "20"]
-    for path in ("capsules.tsv", "metadata.tsv", "sprite.png"):
-        assert f'"{path}"' in config
-    picture = Image.open(io.BytesIO(files["sprite.png"])).convert("RGB")
-    tiles = np.reshape(picture, (3, 20, 3, 36, 3)) / 255
-    tiles = tiles.swapaxes(1, 2).reshape(9, 20, 36, 3)
-    images = [to_rgb(e.image) for e in examples]
-    np.testing.assert_allclose(tiles[:shown], images, atol=1 / 255)
-    assert not tiles[shown:].any()
 
 
 @pytest.mark.parametrize("leaky", [False, True])

@@ -86,24 +86,19 @@ def file_mark(path, expected=None):
     return mark
 
 
-def read_rows(path, rows, values, offset=0):
-    """Fills `values` [B, ...] with the `rows` of a file, from byte `offset`."""
-    # A mapped file that becomes shorter would end the process.
-    with user_errors(path), open(path, "rb", buffering=0) as file:
-        for place, row in enumerate(rows.tolist()):
-            value = values[place : place + 1]
-            file.seek(offset + row * value.nbytes)
-            if file.readinto(value) < value.nbytes:
-                raise ValueError("it became shorter")
-
-
 def rows_in_file(path, array, convert=np.asarray):
     """`StoredRows` of an `array` that `numpy.memmap` made of a file."""
     mark = file_mark(path)
 
     def read(rows):
         values = np.empty((len(rows), *array.shape[1:]), array.dtype)
-        read_rows(path, rows, values, array.offset)
+        # A mapped file that becomes shorter would end the process.
+        with user_errors(path), open(path, "rb", buffering=0) as file:
+            for place, row in enumerate(rows.tolist()):
+                value = values[place : place + 1]
+                file.seek(array.offset + row * value.nbytes)
+                if file.readinto(value) < value.nbytes:
+                    raise ValueError("it became shorter")
         file_mark(path, mark)
         return convert(values)
 

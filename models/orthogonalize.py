@@ -2,9 +2,6 @@
 
 from keras import ops
 
-# Of the polynomial a x + b x^3 + c x^5: five times, it maps (0, 1] close to 1.
-NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
-
 
 def orthogonalize(matrix, scale):
     """Approximates the orthogonal matrix nearest to `matrix`, times `scale`.
@@ -21,7 +18,8 @@ def orthogonalize(matrix, scale):
     square = ops.einsum(product, matrix, matrix)
     norm = ops.sqrt(ops.trace(square)) + 5e-9  # zeros stay zeros
     square = square / norm**2
-    a, b, c = NEWTON_SCHULZ
+    # Five times, the polynomial a x + b x^3 + c x^5 maps (0, 1] close to 1.
+    a, b, c = 3.4445, -4.7750, 2.0315
     identity = polynomial = ops.eye(min(rows, columns))
     for _ in range(5):
         factor = a * identity + b * square + c * ops.matmul(square, square)

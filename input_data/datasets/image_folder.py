@@ -22,8 +22,6 @@ from input_data.labels_file import read_labels
 from input_data.preparation import resize
 from input_data.stored import StoredRows, file_digest, file_mark, is_large
 
-# Of so many images one is held out on average, for testing or validation.
-HELD_OUT_SHARE = 5
 _PARTS = {"valid": "val", "validation": "val"}
 
 
@@ -88,7 +86,7 @@ def divide(files, seed, purpose, root):
     divided as one class. Returns the files that stay, the files held out, and a
     digest of the names of the exceptions.
     """
-    bound = 2**64 // HELD_OUT_SHARE
+    bound = 2**64 // 5
 
     def place(file):
         name = os.fsencode(f"{seed}/{purpose}/{_key(file[0], root)}")

@@ -70,7 +70,7 @@ def main(arguments):
     config = flags.settings_of(Config, train=False, num_processes=1)
     load_backend()
     from training import devices
-    from visualization.saving import also_as, write_files
+    from visualization.drawing import also_as, write_files
 
     with devices.use(config):
         files, step = draw(arguments, config, options.num_examples)

@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 from claims.measures import TESTS
 from runs import pages
 from visualization import drawing
-from visualization.lines import distinguish_lines
 
 _COLUMNS = 4  # panels in a row
 _P = 0.05  # differences with a smaller p are significant
@@ -143,7 +142,7 @@ def draw(results, title):
     figure.suptitle(title)
     for number, (measure, networks, _) in enumerate(measures, 1):
         axes = figure.add_subplot(rows, columns, number)
-        distinguish_lines(axes)
+        drawing.distinguish_lines(axes)
         for name in names:
             trials = networks.get(name, {})
             severities = sorted(trials)

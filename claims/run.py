@@ -21,7 +21,7 @@ from runs.pages import markdown, table_files
 from runs.runner import remaining
 from training.evaluate import Evaluator
 from training.formats import open_checkpoint
-from visualization.saving import also_as, write_files
+from visualization.drawing import also_as, write_files
 
 # The images of attacked.png, odd ones, and the severity of the attack.
 _SHOWN, _SHOWN_EPS = slice(1, 16, 2), 0.2

@@ -111,7 +111,7 @@ def _compare(path, settings, config, trainings):
     title = f"{with_defaults(config).dataset}, {budget} each"
     kind = "validation" if config.validate else "test"
     from runs import pages  # only now, as it imports Matplotlib
-    from visualization.saving import also_as, write_files
+    from visualization.drawing import also_as, write_files
 
     table = pages.comparison_rows(models)
     print(f"\n{title}:\n{pages.markdown(*table, padded=True)}")

@@ -17,8 +17,6 @@ from common.files import write_file
 from runs.reproduction import EPOCH, EXPERIMENTS, read
 from runs.runner import ROOT
 from visualization import drawing
-from visualization.lines import distinguish_lines
-from visualization.saving import write_files
 
 PAGE = ROOT / "docs" / "results.md"
 README = ROOT / "README.md"
@@ -102,7 +100,7 @@ def plot_errors(draw, title, xlabel, ylabel="test error in %"):
     """Returns the bytes of a PNG plot; `draw(axes)` draws the lines."""
     figure = Figure(figsize=(6.2, 3.4), layout="constrained")
     axes = figure.subplots()
-    distinguish_lines(axes)
+    drawing.distinguish_lines(axes)
     draw(axes)
     if all(np.min(line.get_ydata()) > 0 for line in axes.lines):
         drawing.make_logarithmic(axes.yaxis)
@@ -247,7 +245,7 @@ def comparison_pictures(models, title, kind):
 def write_results(output_dir):
     """Writes tables of results (pages, CSV, LaTeX) and `result_picture`."""
     tables = result_tables(output_dir)
-    write_files(output_dir, table_files("results", *tables[PAGE]))
+    drawing.write_files(output_dir, table_files("results", *tables[PAGE]))
     for page, table in tables.items():
         text = page.read_text("utf-8")
         write_file(page, replace_between(text, "results", markdown(*table)))

@@ -1,11 +1,14 @@
 """Style, colors, grids of images and PNG files for all figures."""
 
 import io
+import pathlib
 
 import numpy as np
 from matplotlib import style
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+from common.files import write_file
 
 _STYLE = {
     "axes.titlesize": 8,
@@ -21,6 +24,10 @@ _CELL_INCHES = 0.62
 _CHARACTER_INCHES = 0.065  # of text at 8 points
 _LINE_INCHES = 0.15
 _LONGEST_NAME = 14
+# Eight colors that color-blind readers can tell apart (Okabe and Ito 2008, with
+# gray for yellow), and sixteen markers, for print.
+_COLORS = "#000000 #e69f00 #56b4e9 #009e73 #808080 #0072b2 #d55e00 #cc79a7"
+_MARKERS = "os^DvPX*<>ph+x1|"
 
 
 def to_rgb(image):
@@ -82,6 +89,15 @@ def make_logarithmic(axis, subs=(1, 2, 3, 5, 7)):
     axis.set_minor_formatter(NullFormatter())
 
 
+def distinguish_lines(axes):
+    """Gives up to 16 lines different colors, markers and dashes."""
+    axes.set_prop_cycle(
+        color=2 * _COLORS.split(),
+        marker=list(_MARKERS),
+        linestyle=8 * ["-"] + 8 * ["--"],
+    )
+
+
 class Picture(bytes):
     """The bytes of a PNG file; the attribute `figure` is the drawn `Figure`."""
 
@@ -99,6 +115,24 @@ def saved(figure, figure_format):
     buffer = io.BytesIO()
     figure.savefig(buffer, format=figure_format)
     return buffer.getvalue()
+
+
+def also_as(figure_format, files):
+    """Returns `files`, and each `Picture` also in `figure_format` if given."""
+    others = {}
+    for name, content in files.items():
+        if figure_format and isinstance(content, Picture):
+            other_name = f"{name.removesuffix('png')}{figure_format}"
+            others[other_name] = saved(content.figure, figure_format)
+    return files | others
+
+
+def write_files(folder, files):
+    """Writes a dict from file name to content; returns the paths."""
+    paths = [pathlib.Path(folder, name) for name in files]
+    for path, content in zip(paths, files.values(), strict=True):
+        write_file(path, content)
+    return paths
 
 
 def truncate(name):

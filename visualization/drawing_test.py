@@ -4,7 +4,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from testing.pictures import assert_images, cells
-from visualization import drawing, saving, trained_model
+from visualization import drawing, trained_model
 
 RNG = np.random.default_rng(0)
 
@@ -78,8 +78,8 @@ def test_logarithmic_axes_have_plain_numbers(name):
 
 def test_pictures_alone_are_also_written_in_a_second_format():
     files = {"a.png": drawing.png(Figure()), "b.csv": "1,2"}
-    assert saving.also_as(None, files) == files
-    found = saving.also_as("svg", files)
+    assert drawing.also_as(None, files) == files
+    found = drawing.also_as("svg", files)
     assert found.keys() == {"a.png", "a.svg", "b.csv"}
     assert found["a.png"].startswith(b"\x89PNG")
     assert found["a.svg"].startswith(b"<?xml")

@@ -24,6 +24,7 @@ def message_of(capsys, **settings):
         *(({"num_gpus": 64}, "_gpus=64"), ({"checkpoint": "x"}, "--check")),
         *(({"device": "gpu:7"}, "=gpu:7"), ({"num_processes": 2}, "es=2")),
         ({"pairs": "below", "num_targets": 2}, "--pairs"),
+        ({"class_weight": "7=0"}, "--class_weight=7=0: "),
         ({"dataset": "builtins:print"}, "--dataset=builtins:print"),
     ],
 )

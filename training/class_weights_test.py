@@ -59,25 +59,23 @@ def test_trainings_store_weights_and_warn_once(tmp_path, capsys):
     tiny_files.write_arrays(tmp_path)
     np.save(tmp_path / "y_train", np.r_[np.zeros(13, "uint8"), 1, 2])
 
-    def train(name, steps, weights=None):
-        data = {"dataset": "arrays", "data_dir": str(tmp_path), "batch_size": 8}
-        data |= {"class_weight": weights, "summary_dir": str(tmp_path / name)}
-        override = overrides("capsule")
-        experiment.run(
-            Config(max_steps=steps, hparams_override=override, **data)
-        )
+    def train(name, max_steps, **settings):
+        settings |= {"dataset": "arrays", "data_dir": str(tmp_path)}
+        settings |= {"hparams_override": overrides("capsule"), "batch_size": 8}
+        settings |= {
+            "max_steps": max_steps,
+            "summary_dir": f"{tmp_path}/{name}",
+        }
+        experiment.run(Config(**settings))
         return capsys.readouterr().out
 
     warning = "Warning: 13 training images of ant, 1 of bee; --class_weight"
-    assert train("usual", 2).count(warning) == 1
-    assert "Warning" not in train("other", 2, "balanced")
-    paths = (
-        tmp_path / name / "train/model.ckpt-2" for name in ("usual", "other")
-    )
+    assert train("a", 2).count(warning) == 1
+    assert "Warning" not in train("b", 2, class_weight="balanced")
     with pytest.raises(AssertionError):
-        assert_same_state(*paths)
-    note = "Note: class_weight was {} and is now {}".format
-    assert note(None, "balanced") in train("usual", 3, "balanced")
-    output = train("usual", 4)
+        assert_same_state(*(tmp_path / n / "train/model.ckpt-2" for n in "ab"))
+    note = "Note: class_weight was {} and is now {}\n".format
+    output = train("a", 3, class_weight="balanced") + train("a", 4)
+    assert note(None, "balanced") in output
     assert note("balanced", None) in output
     assert "Warning" not in output

@@ -27,6 +27,7 @@ def message_of(capsys, **settings):
         ({"epochs": 2, "max_steps": 9}, "--epochs"),
         ({"patience": 2, "eval_every": 9}, "--patience"),
         ({"patience": 2, "validate": True}, "--patience"),
+        ({"class_weight": "7=0"}, "--class_weight=7=0: "),
         ({"dataset": "builtins:print"}, "--dataset=builtins:print"),
     ],
 )

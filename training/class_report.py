@@ -7,8 +7,6 @@ import numpy as np
 
 from input_data import keys
 
-_TABLE_CLASSES = 20  # text has no table of more
-
 
 def precision_recall_f1(labels, predicted):
     """Precision, recall and F1 as scikit-learn defines them.
@@ -78,13 +76,13 @@ def document(images, predictions):
 
 
 def lines(found, has_table):
-    """Lines of text about a `document`; a table has a row for each class."""
+    """Lines of text about a `document`, with a table of up to 20 classes."""
     low, high = found["wrong_percent_interval"]
     yield (
         f"95 % interval of the error: {low:.2f}% to {high:.2f}%; "
         f"balanced error: {found['balanced_error_percent']:.2f}%"
     )
-    if has_table and len(found["classes"]) > _TABLE_CLASSES:
+    if has_table and len(found["classes"]) > 20:
         yield "Results of each class: add --format=json"
     elif has_table:
         rows = [("class", "images", "recall", "precision", "F1")]

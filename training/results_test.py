@@ -1,6 +1,7 @@
 import dataclasses
 import json
 import pathlib
+from unittest.mock import ANY
 
 import numpy as np
 import pytest
@@ -78,7 +79,6 @@ def report(predictions, **settings):
 
 
 WRONG = "title: Total wrong predictions: {} (7 test {} of arrays)".format
-INTERVAL = "95 % interval of the error: "
 PERCENTS = "wrong_percent", "wrong_percent_per_object"
 SINGLE = (
     {"step": 6, "images": "test images of arrays", "num_examples": 7}
@@ -90,18 +90,14 @@ SINGLE = (
 SINGLE["confusion_matrix"] = [[1, 0, 1, 0], [0, 2, 0, 0], [0, 1, 1, 1], [0] * 4]
 SINGLE["classes"] = [
     {"class": name, "labels": n, "found": found, "predictions": count}
-    | {"precision": found / count, "recall": recall}
-    | {"f1": pytest.approx(2 * found / (n + count))}
-    for name, n, found, count, recall in (
-        *(("ant", 2, 1, 1, 1 / 2), ("bee", 2, 2, 3, 1)),
-        *(("cat", 3, 1, 2, 1 / 3), ("dog", 0, 0, 1, 0)),
+    | dict.fromkeys(("precision", "recall", "f1"), ANY)  # scores_test.py
+    for name, n, found, count in (
+        *(("ant", 2, 1, 1), ("bee", 2, 2, 3)),
+        *(("cat", 3, 1, 2), ("dog", 0, 0, 1)),
     )
 ]
-SINGLE["macro"] = pytest.approx(
-    {"precision": 13 / 24, "recall": 11 / 24, "f1": (2 / 3 + 0.8 + 0.4) / 4}
-)
 SINGLE["balanced_error_percent"] = pytest.approx(100 * (1 - 11 / 18))
-SINGLE["wrong_percent_interval"] = pytest.approx([15.8219, 74.9547], abs=1e-3)
+SINGLE["macro"] = SINGLE["wrong_percent_interval"] = ANY
 ENSEMBLE = (
     dict.fromkeys(("step", "loss", "seconds"))
     | {"checkpoint": "run{}", "images": "test pairs of arrays"}
@@ -114,14 +110,7 @@ ENSEMBLE = (
 @pytest.mark.parametrize(
     ("classes", "lines", "expected"),
     [
-        (
-            SINGLES,
-            [
-                WRONG("3, wrong percent: 42.86%", "images"),
-                f"{INTERVAL}15.82% to 74.95%; balanced error: 38.89%",
-            ],
-            SINGLE,
-        ),
+        (SINGLES, [WRONG("3, wrong percent: 42.86%", "images")], SINGLE),
         (
             PAIRS,  # 8 of 14 objects are found
             [
@@ -129,7 +118,6 @@ ENSEMBLE = (
                 "wrong percent per object: 42.86%",
                 "Both classes right: 2 of 7 (28.57%); and both above 0.5: "
                 "1 of 7 (14.29%)",
-                f"{INTERVAL}35.89% to 91.78%; balanced error: 41.67%",
             ],
             ENSEMBLE,
         ),
@@ -139,7 +127,6 @@ ENSEMBLE = (
                 WRONG("5, wrong percent: 71.43%", "images"),
                 "macro precision 0.9167 recall 0.6667 f1 0.7500",
                 "micro precision 0.8750 recall 0.6364 f1 0.7368",
-                f"{INTERVAL}35.89% to 91.78%; balanced error: 33.33%",
             ],
             {"wrong_percent_per_object": None, "loss": None},
         ),
@@ -155,7 +142,9 @@ def test_text_and_documents(tmp_path, capsys, classes, lines, expected):
     if classes is SEVERAL:  # null in JSON
         predictions.losses[3, 0] = np.nan
     report(predictions)
-    assert capsys.readouterr().out.splitlines() == lines
+    *found, last = capsys.readouterr().out.splitlines()
+    assert found == lines
+    assert last.startswith("95 % interval of the error: ")
     report(predictions, format="json")
     output, errors = capsys.readouterr()
     document = json.loads(output)

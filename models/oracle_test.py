@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from keras import ops
 
 from input_data import keys
@@ -62,23 +63,22 @@ def test_the_loss_sees_the_step(step, margin):
     np.testing.assert_allclose(loss, expected, rtol=1e-5)
 
 
-def convolved(images, weights):
-    """The four convolutions: kernels and biases in turn."""
-    hidden = images
+def computed(name, size, **hparams):
+    """Outputs for random images, their features [2, I, 6], and the weights."""
+    model = small_model(name, keys.ImageShape(*size, 2, 3), **hparams)
+    fits = model.row.fits_any_size(model.hparams)
+    of_weights = small_model(name) if fits else model
+    weights = [RNG.normal(size=w.shape) * 0.3 for w in of_weights.weights]
+    model.set_weights(weights)
+    images = hidden = RNG.uniform(size=(2, *size, 2))
     for number in range(4):
         if number == 2:
-            height, width = (n // 2 for n in hidden.shape[1:3])
-            halves = len(hidden), height, 2, width, 2, -1
-            hidden = hidden[:, : 2 * height, : 2 * width]  # not an odd one
-            hidden = hidden.reshape(halves).mean(axis=(2, 4))
+            hidden = tf.nn.avg_pool2d(hidden, 2, 2, "VALID").numpy()
         kernel, bias = weights[2 * number : 2 * number + 2]
         hidden = numpy_oracle.convolution(hidden, kernel, 1, "VALID") + bias
         hidden = np.maximum(hidden, 0)
-    return hidden
-
-
-def random_weights(model):
-    return [RNG.normal(size=w.shape) * 0.3 for w in model.weights]
+    outputs = to_numpy(model({keys.IMAGES: images.astype("float32")}))
+    return outputs, hidden.reshape(2, -1, 6), weights
 
 
 # 14x17 leaves one and two positions; 19x16 leaves three and two.
@@ -93,15 +93,7 @@ def random_weights(model):
     ],
 )
 def test_shared_capsules_equal_numpy_at_any_size(hparams, rule, size):
-    model = small_model(
-        "shared_capsule", keys.ImageShape(*size, 2, 3), **hparams
-    )
-    is_shared = model.row.fits_any_size(model.hparams)
-    other = small_model("shared_capsule")
-    weights = random_weights(other if is_shared else model)
-    model.set_weights(weights)
-    images = RNG.uniform(size=(2, *size, 2))
-    features = convolved(images, weights).reshape(2, -1, 6)
+    outputs, features, weights = computed("shared_capsule", size, **hparams)
     expected = numpy_oracle.capsule(
         features,
         np.broadcast_to(weights[-1], (2, *weights[-1].shape)),
@@ -110,7 +102,6 @@ def test_shared_capsules_equal_numpy_at_any_size(hparams, rule, size):
         squash_constant=0.5,
         squash_epsilon=1e-7,
     )
-    outputs = to_numpy(model({keys.IMAGES: images.astype("float32")}))
     np.testing.assert_allclose(outputs[keys.CAPSULES], expected, atol=2e-5)
     np.testing.assert_allclose(
         outputs[keys.LOGITS], np.linalg.norm(expected, axis=-1), atol=2e-5
@@ -119,12 +110,7 @@ def test_shared_capsules_equal_numpy_at_any_size(hparams, rule, size):
 
 @pytest.mark.parametrize("size", [(14, 17), (19, 16)])
 def test_pooling_equals_numpy_at_any_size(size):
-    weights = random_weights(small_model("pooling"))
-    model = small_model("pooling", keys.ImageShape(*size, 2, 3))
-    model.set_weights(weights)
-    images = RNG.uniform(size=(2, *size, 2))
-    pooled = convolved(images, weights).mean(axis=(1, 2))
-    hidden = np.maximum(pooled @ weights[8] + weights[9], 0)
+    outputs, features, weights = computed("pooling", size)
+    hidden = np.maximum(features.mean(axis=1) @ weights[8] + weights[9], 0)
     expected = 1 / (1 + np.exp(-(hidden @ weights[10] + weights[11])))
-    outputs = to_numpy(model({keys.IMAGES: images.astype("float32")}))
     np.testing.assert_allclose(outputs[keys.LOGITS], expected, 1e-4, 1e-6)

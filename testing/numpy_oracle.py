@@ -56,25 +56,32 @@ def routing_steps(
     return v, np.stack(all_couplings)
 
 
-def capsule(inputs, weights, biases, num_routing, leaky, *rule, **squash):
-    """[P, I, a], [P, I or 1, a, O * A], [P, O, A] -> [P, O, A]."""
+def capsule(inputs, weights, biases, *rule, part=0, **squash):
+    """[P, I, a], [P, I or 1, a, O * A], [P, O, A] -> [P, O, A].
+
+    With `part=1` the couplings [R, P, I, O].
+    """
     votes = (inputs[..., None] * weights).sum(axis=2)
     votes = votes.reshape(*inputs.shape[:2], *biases.shape[1:])
-    return routing_steps(votes, biases, num_routing, leaky, *rule, **squash)[0]
+    return routing_steps(votes, biases, *rule, **squash)[part]
 
 
 def conv_slim_capsule(
-    inputs, weights, biases, strides, padding, num_routing, leaky
+    inputs, weights, biases, strides, padding, num_routing, leaky, part=0
 ):
-    """[P, H, W, I, a], [P, k, k, a, O * A], [P, O, A] -> [P, h, w, O, A]."""
+    """[P, H, W, I, a], [P, k, k, a, O * A], [P, O, A] -> [P, h, w, O, A].
+
+    With `part=1` the couplings [R, P, h, w, I, O].
+    """
     by_type = np.moveaxis(inputs, 3, 0)
     votes = [convolution(x, weights, strides, padding) for x in by_type]
     copies, *grid, _ = votes[0].shape
     outputs, at_once = biases.shape[1:], copies * np.prod(grid)
     votes = np.stack(votes, axis=3).reshape(at_once, -1, *outputs)
     biases = np.repeat(biases, np.prod(grid), axis=0)
-    capsules, _ = routing_steps(votes, biases, num_routing, leaky)
-    return capsules.reshape(copies, *grid, *outputs)
+    found = routing_steps(votes, biases, num_routing, leaky)[part]
+    before, after = found.shape[:part], found.shape[part + 1 :]
+    return found.reshape(*before, copies, *grid, *after)
 
 
 def classification_loss(name, labels, logits):
@@ -127,23 +134,6 @@ def convolution(images, kernel, strides, padding):
         tap = kernel[..., None, y, x, :, :]
         out += images[(slice(None), *_pixels(y, x, shape, strides))] @ tap
     return out
-
-
-def convolution_gradients(images, kernel, cotangent, strides, padding):
-    """Gradients of sum(convolution(images, kernel) * cotangent), tap by tap."""
-    size = kernel.shape[0]
-    rule = size, strides, padding
-    height, width = images.shape[1:3]
-    (top, _), (left, _) = (added_zeros(n, *rule) for n in (height, width))
-    images = padded(images, *rule)
-    of_images, of_kernel = np.zeros(images.shape), np.zeros(kernel.shape)
-    for y, x in np.ndindex(size, size):
-        pixels = (slice(None), *_pixels(y, x, cotangent.shape[1:3], strides))
-        of_images[pixels] += cotangent @ kernel[y, x].T
-        of_kernel[y, x] = np.tensordot(
-            images[pixels], cotangent, ((0, 1, 2), (0, 1, 2))
-        )
-    return of_images[:, top : top + height, left : left + width], of_kernel
 
 
 def decoder(capsules, labels, weights):

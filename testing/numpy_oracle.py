@@ -116,23 +116,23 @@ def padded(images, size, strides, padding):
     return np.pad(images, [(0, 0), *sides, *[(0, 0)] * (images.ndim - 3)])
 
 
-def _pixels(y, x, shape, strides):
-    """The pixels under tap (y, x) at each of the positions."""
-    return tuple(
-        slice(start, start + strides * (count - 1) + 1, strides)
-        for start, count in zip((y, x), shape, strict=True)
-    )
+def windows(images, size, strides, padding="VALID"):
+    """[P, H, W, ...] -> [P, h, w, k, l, ...]: the field of each position.
+
+    Without a size, the field is the whole image.
+    """
+    images = padded(images, size, strides, padding)
+    sizes = (size, size) if size else images.shape[1:3]
+    view = np.lib.stride_tricks.sliding_window_view(images, sizes, (1, 2))
+    return np.moveaxis(view[:, ::strides, ::strides], (-2, -1), (3, 4))
 
 
 def convolution(images, kernel, strides, padding):
     """[B, H, W, C], [k, k, C, O] or B of them -> [B, h, w, O], tap by tap."""
-    size = kernel.shape[-3]
-    images = padded(images, size, strides, padding)
-    shape = tuple((n - size) // strides + 1 for n in images.shape[1:3])
-    out = np.zeros((len(images), *shape, kernel.shape[-1]))
+    size, out = kernel.shape[-3], 0
+    fields = windows(images, size, strides, padding)
     for y, x in np.ndindex(size, size):
-        tap = kernel[..., None, y, x, :, :]
-        out += images[(slice(None), *_pixels(y, x, shape, strides))] @ tap
+        out = out + fields[:, :, :, y, x] @ kernel[..., None, y, x, :, :]
     return out
 
 

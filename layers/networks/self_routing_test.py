@@ -28,37 +28,28 @@ def oracle(layer):
     """A function of P copies; returns poses and activations, [..., d + 1]."""
 
     def function(poses, activations, weights, biases, *of_poses):
-        pose_weights, *scale_and_shift = of_poses or [np.zeros_like(weights)]
-        copies, *_, atoms = poses.shape
-        sizes = [layer.kernel_size or length for length in poses.shape[1:3]]
         rule = layer.kernel_size, layer.strides, layer.padding
-        poses = numpy_oracle.padded(poses, *rule)
-        activations = numpy_oracle.padded(activations, *rule)
-        positions = [
-            (length - size) // layer.strides + 1
-            for length, size in zip(poses.shape[1:3], sizes, strict=True)
-        ]
-        results = []
-        for row, column in np.ndindex(*positions):
-            y, x = row * layer.strides, column * layer.strides
-            at = slice(None), slice(y, y + sizes[0]), slice(x, x + sizes[1])
-            children = poses[at].reshape(copies, -1, atoms)
-            of_children = activations[at].reshape(copies, -1)
-            parents, votes = route(
-                children, of_children, weights, biases, pose_weights
-            )
-            parents = parents[..., None]
-            if of_poses:
-                shape = -1, *votes.shape[1:]
-                scale, shift = (w.reshape(shape) for w in scale_and_shift)
-                # The initial moving mean is 0, the variance 1.
-                votes = votes / np.sqrt(1 + 1e-5) * scale + shift
-            else:
-                votes = parents
-            results.append(np.concatenate([votes, parents], axis=-1))
-        stacked = np.stack(results, axis=1)
-        grid = positions if layer.kernel_size else []
-        return stacked.reshape(len(poses), *grid, *stacked.shape[2:])
+        poses = numpy_oracle.windows(poses, *rule)
+        grid, atoms = poses.shape[:3], poses.shape[-1]
+        poses = poses.reshape(np.prod(grid), -1, atoms)
+        activations = numpy_oracle.windows(activations, *rule)
+        activations = activations.reshape(len(poses), -1)
+        pose_weights, *norm = of_poses or [np.zeros_like(weights)]
+        weights, biases, pose_weights, *norm = (
+            np.repeat(w, np.prod(grid[1:]), axis=0)
+            for w in (weights, biases, pose_weights, *norm)
+        )
+        parents, votes = route(
+            poses, activations, weights, biases, pose_weights
+        )
+        parents = parents[..., None]
+        if norm:
+            scale, shift = (w.reshape(votes.shape) for w in norm)
+            # The initial moving mean is 0, the variance 1.
+            votes = votes / np.sqrt(1 + 1e-5) * scale + shift
+        result = np.concatenate([votes if norm else parents, parents], axis=-1)
+        grid = grid if layer.kernel_size else grid[:1]
+        return result.reshape(*grid, *result.shape[1:])
 
     return function
 

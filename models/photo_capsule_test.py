@@ -199,9 +199,7 @@ def test_a_resumed_training_is_the_same(settings, tmp_path):
 
 @pytest.mark.usefixtures("shallow")
 def test_ctrl_c_stops_before_the_first_step(settings, tmp_path, monkeypatch):
-    def stop(*arguments):
-        signal.raise_signal(signal.SIGINT)
-
+    stop = mock.Mock(side_effect=lambda *_: signal.raise_signal(signal.SIGINT))
     monkeypatch.setattr(PhotoModel, "training_data", stop)
     with pytest.raises(Interrupted):
         train(settings, tmp_path, max_steps=1)

@@ -91,8 +91,11 @@ def check(function, inputs, weights, oracle, slack=1.0, scale=1.0):
         np.testing.assert_allclose(ours, oracles, rtol=1e-4 * slack, atol=atol)
 
 
-def check_layer(layer, inputs, oracle, couplings=None):
-    """Checks a layer with random weights; `couplings` is another oracle."""
+def check_layer(layer, inputs, oracle, method=None):
+    """Checks a layer with random weights.
+
+    The oracle's `part=1` is the result of the layer's method of this name.
+    """
     rng = np.random.default_rng(11)
     layer.build(inputs.shape)
     weights = [rng.normal(size=w.shape) * 0.5 for w in layer.weights]
@@ -100,11 +103,11 @@ def check_layer(layer, inputs, oracle, couplings=None):
         lambda x, *weights: layer.stateless_call(list(weights), [], x)[0],
         *([inputs], weights, oracle),
     )
-    if couplings:
+    if method:
         layer.set_weights(weights)
-        found = to_numpy(layer.couplings(inputs.astype("float32")))
+        found = to_numpy(getattr(layer, method)(inputs.astype("float32")))
         copies = [np.stack([w] * len(inputs)) for w in weights]
-        expected = couplings(inputs, *copies)
+        expected = oracle(inputs, *copies, part=1)
         np.testing.assert_allclose(found, expected, atol=1e-5)
 
 

@@ -109,19 +109,14 @@ def added_zeros(length, size, strides, padding):
     return total // 2, total - total // 2
 
 
-def padded(images, size, strides, padding):
-    """Pads [P, H, W, ...] with zeros."""
-    rule = size, strides, padding
-    sides = [added_zeros(n, *rule) for n in images.shape[1:3]]
-    return np.pad(images, [(0, 0), *sides, *[(0, 0)] * (images.ndim - 3)])
-
-
 def windows(images, size, strides, padding="VALID"):
     """[P, H, W, ...] -> [P, h, w, k, l, ...]: the field of each position.
 
     Without a size, the field is the whole image.
     """
-    images = padded(images, size, strides, padding)
+    rule = size, strides, padding
+    sides = [added_zeros(n, *rule) for n in images.shape[1:3]]
+    images = np.pad(images, [(0, 0), *sides, *[(0, 0)] * (images.ndim - 3)])
     sizes = (size, size) if size else images.shape[1:3]
     view = np.lib.stride_tricks.sliding_window_view(images, sizes, (1, 2))
     return np.moveaxis(view[:, ::strides, ::strides], (-2, -1), (3, 4))
@@ -162,14 +157,19 @@ def depthwise_capsule(inputs, kernel, bias, atoms):
     return exponential_squash(s.reshape(len(s), -1, atoms))
 
 
-def self_attention_capsule(inputs, weights, biases):
-    """[P, I, a], [P, O, I, a, A], [P, O, I] -> [P, O, A]."""
+def self_attention_capsule(inputs, weights, biases, part=0):
+    """[P, I, a], [P, O, I, a, A], [P, O, I] -> [P, O, A].
+
+    With `part=1` the attention [P, I, O].
+    """
     votes = (inputs[:, None, ..., None] * weights).sum(axis=3)
     # The sum of the products of a vote with all votes.
     agreement = (votes * votes.sum(axis=2, keepdims=True)).sum(axis=3)
     agreement /= np.sqrt(votes.shape[-1])
-    couplings = softmax(agreement.swapaxes(1, 2)).swapaxes(1, 2) + biases
-    return exponential_squash((couplings[..., None] * votes).sum(axis=2))
+    attention = softmax(agreement.swapaxes(1, 2))
+    couplings = attention.swapaxes(1, 2) + biases
+    capsules = exponential_squash((couplings[..., None] * votes).sum(axis=2))
+    return (capsules, attention)[part]
 
 
 def numerical_gradients(function, arguments, cotangent, step=1e-5):

@@ -111,9 +111,8 @@ def test_poses_couplings_and_gradients_equal_loops(case, num_routing):
         layer.set_weights(weights[3 * n : 3 * n + 3])
     poses = route_together(routed, inputs, num_routing)
     pairs = [poses[0][-2:-1], *(old[-2:] for old in poses[:-1])]
-    couplings = np.stack(
-        [to_numpy(routed[-1].couplings(*pair)) for pair in pairs]
-    )
+    couplings = [routed[-1].couplings(*pair) for pair in pairs]
+    couplings = np.stack(to_numpy(couplings))
     expected = history.reshape(couplings.shape)
     np.testing.assert_allclose(couplings, expected, atol=1e-5)
 

@@ -2,14 +2,7 @@ import numpy as np
 import pytest
 
 import layers
-from testing import numpy_oracle
-from testing.gradients import (
-    check,
-    poses_and_activations,
-    random_capsules,
-    to_numpy,
-    value_and_gradients,
-)
+from testing import gradients, numpy_oracle
 
 
 def route(poses, activations, weights, biases, pose_weights):
@@ -35,16 +28,12 @@ def oracle(layer):
         activations = numpy_oracle.windows(activations, *rule)
         activations = activations.reshape(len(poses), -1)
         pose_weights, *norm = of_poses or [np.zeros_like(weights)]
-        weights, biases, pose_weights, *norm = (
-            np.repeat(w, np.prod(grid[1:]), axis=0)
-            for w in (weights, biases, pose_weights, *norm)
-        )
-        parents, votes = route(
-            poses, activations, weights, biases, pose_weights
-        )
+        every = weights, biases, pose_weights, *norm
+        every = [np.repeat(w, np.prod(grid[1:]), axis=0) for w in every]
+        parents, votes = route(poses, activations, *every[:3])
         parents = parents[..., None]
         if norm:
-            scale, shift = (w.reshape(votes.shape) for w in norm)
+            scale, shift = (w.reshape(votes.shape) for w in every[3:])
             # The initial moving mean is 0, the variance 1.
             votes = votes / np.sqrt(1 + 1e-5) * scale + shift
         result = np.concatenate([votes if norm else parents, parents], axis=-1)
@@ -67,16 +56,16 @@ def oracle(layer):
     ],
 )
 def test_layers_equal_loops(layer, shape):
-    arguments = random_capsules(layer, shape, 2)
-    function = poses_and_activations(layer, training=False)
-    check(function, arguments[:2], arguments[2:], oracle(layer))
+    arguments = gradients.random_capsules(layer, shape, 2)
+    function = gradients.poses_and_activations(layer, training=False)
+    gradients.check(function, arguments[:2], arguments[2:], oracle(layer))
     for variable, w in zip(layer.trainable_weights, arguments[2:], strict=True):
         variable.assign(w)
     children = [a.astype("float32") for a in arguments[:2]]
-    couplings = to_numpy(layer.couplings(children))
+    couplings = gradients.to_numpy(layer.couplings(children))
     np.testing.assert_allclose(couplings.sum(axis=-1), 1, rtol=1e-5)
     if layer.num_atoms:  # each channel over all positions is normalized
-        poses, _ = to_numpy(layer(children, training=True))
+        poses, _ = gradients.to_numpy(layer(children, training=True))
         mean = poses.mean(axis=tuple(range(poses.ndim - 2)))
         shift = arguments[-1].reshape(mean.shape)
         np.testing.assert_allclose(mean, shift, atol=1e-4)
@@ -87,11 +76,10 @@ def test_layers_equal_loops(layer, shape):
 @pytest.mark.parametrize("shape", [(1, 1, 1, 1), (1, 2, 1, 2)])
 def test_distant_and_inactive_children_are_finite(scale, activation, shape):
     layer = layers.SelfRoutingCapsules(2, 2)
-    poses, _, *weights = random_capsules(layer, shape, 2)
+    poses, _, *weights = gradients.random_capsules(layer, shape, 2)
     arguments = [scale * poses, np.full(shape, activation), *weights]
     expected = oracle(layer)(*arguments[:2], *[w[None] for w in weights])
     cotangent = np.ones(expected.shape)
-    value, _ = value_and_gradients(
-        poses_and_activations(layer, training=False), arguments, cotangent
-    )
+    function = gradients.poses_and_activations(layer, training=False)
+    value, _ = gradients.value_and_gradients(function, arguments, cotangent)
     np.testing.assert_allclose(value, expected, rtol=1e-3, atol=1e-5)

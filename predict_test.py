@@ -1,6 +1,5 @@
 import json
 import os
-import runpy
 import sys
 
 import keras
@@ -16,7 +15,7 @@ from input_data import keys
 from input_data.preparation import center
 from resolve import with_defaults
 from testing import untrained
-from testing.commands import ROOT, run
+from testing.commands import run, run_here
 from training import inference
 from training.formats import open_checkpoint
 from training.inference import class_names
@@ -104,14 +103,7 @@ def test_closed_folders_are_listed(images, monkeypatch):
     assert predict.list_files([str(images)]) == found
 
 
-def run_here(monkeypatch, *arguments):
-    """Runs predict.py in this process, without another import of Keras."""
-    monkeypatch.setattr("sys.argv", ["predict.py", *map(str, arguments)])
-    with pytest.raises(SystemExit, match="^0$"):
-        runpy.run_path(str(ROOT / "predict.py"), run_name="__main__")
-
-
-def test_photographed_digits_are_centered(tmp_path, capsys, monkeypatch):
+def test_photographed_digits_are_centered(tmp_path, capsys):
     drawing = Image.new("L", (280, 280))
     ImageDraw.Draw(drawing).line((140, 40, 160, 240), 255, 21)
     shadow = np.linspace(160, 200, 280)
@@ -128,7 +120,7 @@ def test_photographed_digits_are_centered(tmp_path, capsys, monkeypatch):
     # White on black: after --invert it has bright edges.
     drawing.save(tmp_path / "white.png")
     files = path, tmp_path / "white.png"
-    run_here(monkeypatch, "--invert", "--center", *files)
+    assert run_here("predict.py", "--invert", "--center", *files) == 0
     output, errors = capsys.readouterr()
     assert f"1 images, such as {files[1]}, are not digits" in errors
     assert output.splitlines()[1].split()[:2] == [str(path), "1"]
@@ -185,11 +177,12 @@ def test_the_pretrained_network_is_the_default(capsys):
     assert opened.run_settings["dataset"] == "mnist"
 
 
-def test_an_export_needs_no_images(tmp_path, monkeypatch, capsys):
+def test_an_export_needs_no_images(tmp_path, capsys):
     # Images of four channels are not in files.
     network = untrained.small(shape=keys.ImageShape(20, 20, 4, 3))
     path, exported = untrained.save(tmp_path, *network), tmp_path / "x.keras"
-    run_here(monkeypatch, f"--checkpoint={path}", f"--export={exported}")
+    flags = f"--checkpoint={path}", f"--export={exported}"
+    assert run_here("predict.py", *flags) == 0
     assert (capsys.readouterr().out, exported.exists()) == ("", True)
 
 

@@ -157,9 +157,7 @@ def test_networks_conform_to_keras():
 
 
 @pytest.mark.parametrize(("layer", "shapes", "weights"), CASES, ids=IDS)
-def test_layers_are_saved_under_mixed_precision(
-    layer, shapes, weights, tmp_path
-):
+def test_layers_are_saved_in_bfloat16(layer, shapes, weights, tmp_path):
     config = {**layer.get_config(), "dtype": "mixed_bfloat16"}
     for dense in config.get("dense", []):
         dense["dtype"] = "mixed_bfloat16"

@@ -212,9 +212,7 @@ def browser(tmp_path):
 
     options = webdriver.ChromeOptions()
     options.binary_location = shutil.which("chromium")
-    flags = "headless no-sandbox disable-gpu disable-quic no-first-run "
-    flags += "disable-background-networking disable-sync "
-    flags += "disable-component-update window-size=1200,1000"
+    flags = "headless no-sandbox disable-gpu no-first-run window-size=1200,1000"
     for flag in (*flags.split(), f"user-data-dir={tmp_path}/profile"):
         options.add_argument(f"--{flag}")
     service = webdriver.ChromeService(shutil.which("chromedriver"))

@@ -15,14 +15,10 @@ from input_data import keys
 from input_data.preparation import center
 from resolve import with_defaults
 from testing import untrained
-from testing.commands import output_of, run
+from testing.commands import run, run_here
+from training import inference
 from training.formats import open_checkpoint
-from training.inference import (
-    class_names,
-    load_network,
-    open_or_pretrained,
-    preparation,
-)
+from training.inference import class_names
 
 SHAPE = keys.ImageShape(16, 16, 1, 3)
 
@@ -51,9 +47,7 @@ def images(tmp_path):
     return tmp_path
 
 
-def test_json_of_standard_input_and_a_folder_and_export(
-    network, images, tmp_path
-):
+def test_json_of_standard_input_and_a_folder(network, images, tmp_path):
     model, path = network
     exported = tmp_path / "network.keras"
     files = [images / "a.png", images / "b" / "c.png"]
@@ -116,7 +110,7 @@ def test_photographed_digits_are_centered(tmp_path, capsys):
     paper = shadow - 0.5 * np.roll(drawing, (-30, 90), (0, 1))
     path = tmp_path / "one.png"
     Image.fromarray(paper.astype("u1")).save(path)
-    prepare = preparation(
+    prepare = inference.preparation(
         with_defaults(Config(dataset="mnist")), untrained.DIGITS, 1
     )
     expected = center(np.asarray(drawing), (28, 28)) / 255
@@ -126,7 +120,8 @@ def test_photographed_digits_are_centered(tmp_path, capsys):
     # White on black: after --invert it has bright edges.
     drawing.save(tmp_path / "white.png")
     files = path, tmp_path / "white.png"
-    _, output, errors = run("predict.py", "--invert", "--center", *files)
+    assert run_here("predict.py", "--invert", "--center", *files) == 0
+    output, errors = capsys.readouterr()
     assert f"1 images, such as {files[1]}, are not digits" in errors
     assert output.splitlines()[1].split()[:2] == [str(path), "1"]
 
@@ -173,8 +168,8 @@ def test_an_export_replaces_nothing(network, tmp_path):
 
 
 def test_the_pretrained_network_is_the_default(capsys):
-    opened = open_or_pretrained(Config())
-    network = load_network(opened).functional()
+    opened = inference.open_or_pretrained(Config())
+    network = inference.load_network(opened).functional()
     assert "pretrained" in capsys.readouterr().err
     images = np.random.default_rng(3).uniform(size=(2, 28, 28, 1))
     for name, values in layers.pretrained("mnist")(images).items():
@@ -182,13 +177,13 @@ def test_the_pretrained_network_is_the_default(capsys):
     assert opened.run_settings["dataset"] == "mnist"
 
 
-def test_an_export_needs_no_images(tmp_path):
+def test_an_export_needs_no_images(tmp_path, capsys):
     # Images of four channels are not in files.
     network = untrained.small(shape=keys.ImageShape(20, 20, 4, 3))
     path, exported = untrained.save(tmp_path, *network), tmp_path / "x.keras"
     flags = f"--checkpoint={path}", f"--export={exported}"
-    assert not output_of("predict.py", *flags)
-    assert exported.exists()
+    assert run_here("predict.py", *flags) == 0
+    assert (capsys.readouterr().out, exported.exists()) == ("", True)
 
 
 def test_an_export_as_float16(tmp_path, monkeypatch):

@@ -11,15 +11,11 @@ import numpy as np
 import pytest
 
 import experiment
-import layers
 from common import flags
 from common.errors import UserError
 from config import Config
-from input_data import keys
-from input_data.registry import load
 from models.hparams import parse_overrides
 from models.table import find_model
-from resolve import with_defaults
 from testing import untrained
 from testing.commands import output_of
 from testing.photographs import write_photographs
@@ -75,30 +71,6 @@ def test_python_blocks_run(page, tmp_path, monkeypatch):
                 path = untrained.save(tmp_path, *untrained.small())
                 block = block.replace("/tmp/digits", path)
             exec(block, names)
-
-
-@pytest.mark.slow
-def test_networks_with_two_routed_layers_learn():
-    names = {}
-    for block in blocks("python", ROOT / "docs" / "architecture.md"):
-        if "models.table" not in block and "RoutingRule" not in block:
-            exec(block, names)
-    pipeline = load(with_defaults(Config(dataset="digits")), True)
-    ((x, y),) = pipeline.evaluation_batches(500, stop=500)
-    images = x[keys.IMAGES]
-    strokes = np.eye(2)[(images[..., 0] > 0.4).astype(int)]
-    assert strokes[400:].mean(axis=(0, 1, 2)).max() < 0.85
-    for name, labels, rate, epochs, least in (
-        ("two_routed", y[keys.LABELS], 0.005, 7, 0.75),
-        ("segmentation", strokes, 0.01, 3, 0.95),
-    ):
-        keras.utils.set_random_seed(0)
-        network, loss = names[name], layers.margin_loss
-        optimizer = keras.optimizers.Adam(rate)
-        network.compile(optimizer, loss, metrics=[layers.correct])
-        network.fit(images[:400], labels[:400], 20, epochs, verbose=0)
-        found = network.evaluate(images[400:], labels[400:], verbose=0)
-        assert found[1] > least
 
 
 @pytest.mark.slow

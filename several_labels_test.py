@@ -12,7 +12,7 @@ import figures
 import predict
 from common.errors import UserError
 from config import Config
-from testing.commands import run
+from testing.commands import run_here
 from testing.small_models import overrides
 
 NAMES = ("bar", "corner", "dot")
@@ -68,8 +68,8 @@ def test_predict_names_all_present_classes(trained, tmp_path, capsys):
     for number, image in enumerate(images):
         Image.fromarray(image).save(tmp_path / f"{number:02}.png")
     checkpoint = f"--checkpoint={trained.summary_dir}"
-    _, output, _ = run("predict.py", checkpoint, "--format=json", tmp_path)
-    documents = [json.loads(line) for line in output.splitlines()]
+    assert run_here("predict.py", checkpoint, "--format=json", tmp_path) == 0
+    documents = map(json.loads, capsys.readouterr().out.splitlines())
     found = [{p["class"] for p in d["predictions"]} for d in documents]
     expected = [set(np.array(NAMES)[row > 0]) for row in labels]
     assert sum(map(set.__eq__, found, expected)) >= 11

@@ -4,7 +4,7 @@ import numpy as np
 import scipy.ndimage
 import tensorflow as tf
 
-from input_data.transforms import central_crop, crop_at, rotate, shift_images
+from input_data.transforms import rotate, shift_images
 from testing.tiny_files import random_images
 
 
@@ -15,17 +15,6 @@ def test_shift_equals_scipy():
     for image, offset, result in zip(images, offsets, shifted, strict=True):
         expected = scipy.ndimage.shift(image, (*offset, 0), order=0)
         np.testing.assert_array_equal(result, expected)
-
-
-def test_crops():
-    images = random_images(2, 6, 8, 1)
-    crops = crop_at(images, tf.constant([[2, 0], [1, 3]]), (3, 5))
-    np.testing.assert_array_equal(crops[0], images[0, 2:5, :5])
-    np.testing.assert_array_equal(crops[1], images[1, 1:4, 3:])
-    middle = central_crop(images, (4, 4))
-    np.testing.assert_array_equal(middle, images[:, 1:5, 2:6])
-    moved = central_crop(images, (4, 4), offset=(-1, 2))
-    np.testing.assert_array_equal(moved, images[:, :4, 4:])
 
 
 def rotated_in_loops(image, angle):

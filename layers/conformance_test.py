@@ -21,28 +21,31 @@ VOTES = "vote_scale 6, vote 8, vote_bias 12, prediction 8, prediction_scale 6"
 VOTES += ", prediction_bias 6, "
 NORM = "gamma 16, beta 16, moving_mean 16, moving_variance 16"
 BY_MAP = layers.MapRoutingRule(squash_over="map")
+SHARED = {"share_weights": True, "use_bias": False, "rule": RULE}
+FLAT, IMAGE, DECODED = [(5, 2)], [(4, 5, 2)], [(4, 5), ()]
+CONVOLVED, SMALL = [(6, 5, 2, 3)], [(2, 3, 4)]
+PRIMARY = "pose_weights 96, pose_biases 48, activation_weights 6"
+ROUTED = "routing_weights 108, routing_biases 54, pose_weights 432"
+EACH = "activation 10, activation_bias 5, match 15, match_bias 15, price 30"
+ANY = "activation 2, activation_bias 1, match 3, match_bias 3, price 12"
 # A layer, its input shapes without the batch, the names of its weights and
 # their count.
 CASES = [
-    (layers.Capsule(3, 4, 2, leaky=True), [(5, 2)], "weights 120, biases 12"),
-    (
-        layers.Capsule(3, 4, share_weights=True, use_bias=False, rule=RULE),
-        *([(5, 2)], "weights 24"),
-    ),
+    (layers.Capsule(3, 4, 2, leaky=True), FLAT, "weights 120, biases 12"),
+    (layers.Capsule(3, 4, **SHARED), FLAT, "weights 24"),
     (
         layers.ConvSlimCapsule(3, 4, 3, 2, "SAME", 2, True),
-        *([(6, 5, 2, 3)], "weights 324, biases 12"),
+        *(CONVOLVED, "weights 324, biases 12"),
     ),
     (
         layers.ConvSlimCapsule(3, 4, 2, rule=BY_MAP),
         *([(3, 4, 2, 3)], "weights 144, biases 12"),
     ),
-    (layers.ConvCapsules(3, 4, strides=2), [(6, 5, 2, 3)], "kernel 648"),
+    (layers.ConvCapsules(3, 4, strides=2), CONVOLVED, "kernel 648"),
     (layers.Length(), [(3, 4)], ""),
     (
-        *(layers.PrimaryMatrixCapsules(3), [(4, 5, 2)]),
-        "pose_weights 96, pose_biases 48, "
-        "activation_weights 6, activation_biases 3",
+        layers.PrimaryMatrixCapsules(3),
+        *(IMAGE, f"{PRIMARY}, activation_biases 3"),
     ),
     (
         layers.ConvMatrixCapsules(2, 2, 2, "SAME", 2, damping=0.1),
@@ -53,8 +56,8 @@ CASES = [
         *(BOTH, "weights 96, beta_u 3, beta_a 3"),
     ),
     (
-        *(layers.PrimaryVBCapsules(3), [(4, 5, 2)]),
-        f"kernel 102, {STATISTICS}, gamma 6, beta 6",
+        layers.PrimaryVBCapsules(3),
+        *(IMAGE, f"kernel 102, {STATISTICS}, gamma 6, beta 6"),
     ),
     (
         layers.ConvVBCapsules(3, 2, 2, "SAME", 2),
@@ -71,34 +74,27 @@ CASES = [
     (
         layers.SelfRoutingCapsules(3, 4, 3, 2, "SAME"),
         [(*POSES[:-1], 2), POSES[:-1]],
-        "routing_weights 108, routing_biases 54, pose_weights 432, "
-        + NORM.replace("16", "12"),
+        f"{ROUTED}, {NORM}".replace("16", "12"),
     ),
     (
         layers.HomogeneousCapsule(3, "zxy", 0.9),
-        *([(2, 3, 4)], f"kernel 72, beta 6, {STATISTICS}"),
+        *(SMALL, f"kernel 72, beta 6, {STATISTICS}"),
     ),
-    (layers.DepthwiseCapsule(2, (2, 3)), [(2, 3, 4)], "kernel 24, bias 4"),
-    (layers.SelfAttentionCapsule(3, 4), [(5, 2)], "weights 120, biases 15"),
-    (
-        *(layers.VectorRouting(3, 4), [(5, 2)]),
-        f"{VOTES}activation 10, activation_bias 5, match 15, match_bias 15, "
-        "price 30",
-    ),
+    (layers.DepthwiseCapsule(2, (2, 3)), SMALL, "kernel 24, bias 4"),
+    (layers.SelfAttentionCapsule(3, 4), FLAT, "weights 120, biases 15"),
+    (layers.VectorRouting(3, 4), FLAT, VOTES + EACH),
     (
         layers.VectorRouting(3, 4, 3, normalize=False, any_number=True),
-        [(5, 2)],
-        f"{VOTES}activation 2, activation_bias 1, match 3, match_bias 3, "
-        "price 12, price_bias 6",
+        *(FLAT, f"{VOTES}{ANY}, price_bias 6"),
     ),
-    (layers.Conv2D(3, 2), [(4, 5, 2)], "kernel 24, bias 3"),
+    (layers.Conv2D(3, 2), IMAGE, "kernel 24, bias 3"),
     (
         layers.Reconstruction(2, 3, 1, name="decoder"),
-        *([(4, 5), ()], "kernel 540672, bias 1542"),
+        *(DECODED, "kernel 540672, bias 1542"),
     ),
     (
         layers.ConvReconstruction(2, 3, 1, name="decoder"),
-        *([(4, 5), ()], f"kernel 10272, bias 161, {NORM}"),
+        *(DECODED, f"kernel 10272, bias 161, {NORM}"),
     ),
 ]
 IDS = [f"{type(case[0]).__name__}-{i}" for i, case in enumerate(CASES)]
@@ -161,9 +157,7 @@ def test_networks_conform_to_keras():
 
 
 @pytest.mark.parametrize(("layer", "shapes", "weights"), CASES, ids=IDS)
-def test_layers_are_saved_under_mixed_precision(
-    layer, shapes, weights, tmp_path
-):
+def test_layers_are_saved_in_bfloat16(layer, shapes, weights, tmp_path):
     config = {**layer.get_config(), "dtype": "mixed_bfloat16"}
     for dense in config.get("dense", []):
         dense["dtype"] = "mixed_bfloat16"

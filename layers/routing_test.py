@@ -43,22 +43,19 @@ def test_integer_votes(function, shape):
     np.testing.assert_array_equal(to_numpy(ours), to_numpy(expected))
 
 
-def test_wrong_biases_are_refused():
+def test_wrong_biases_and_rules_are_refused():
     for function in (layers.dynamic_routing, layers.routing_couplings):
         with pytest.raises(ValueError, match="`biases` must have the shape"):
             function(VOTES, BIASES[0])
+    for rule in ({"logits": "sum"}, {"compare": "s"}):
+        with pytest.raises(ValueError, match="Received"):
+            RoutingRule(**rule)
 
 
 def test_many_bfloat16_votes_are_summed_in_float32():
     # In bfloat16 256 + 1 is 256.
     votes = FormedVotes(ops.ones((1, 1153, 1, 1), "bfloat16"))
     assert to_numpy(votes.sum()).tolist() == [[[1153]]]
-
-
-@pytest.mark.parametrize("rule", [{"logits": "sum"}, {"compare": "s"}])
-def test_invalid_rules_are_errors(rule):
-    with pytest.raises(ValueError, match="Received"):
-        RoutingRule(**rule)
 
 
 @pytest.mark.parametrize("length", [1e-4, 1.0, 1e4])

@@ -69,13 +69,11 @@ def test_equals_loops(num_routing, normalize, atoms, any_number, mask):
         x[~mask] = np.nan  # padding
     arguments = [x, *weights]
 
-    def oracle(x, *weights):
-        return loops(layer, x, weights, mask)[0]
-
     def function(x, *weights):
         return layer.stateless_call(list(weights), [], x, mask=mask)[0]
 
-    check_whole_batch(function, arguments, one_by_one(oracle))
+    oracle = one_by_one(lambda x, *weights: loops(layer, x, weights, mask)[0])
+    check_whole_batch(function, arguments, oracle)
     _, credits, shares = loops(layer, x, weights, mask)
     x = x.astype("float32")
     for ours, theirs in (

@@ -96,19 +96,16 @@ def test_the_optimizer_scales_a_float16_loss_once():
     assert model.optimizer.loss_scale_factor == 1024
 
 
-@pytest.mark.parametrize(
-    ("before", "after"), [("muon", "adam"), ("adam", "muon")]
-)
-def test_one_optimizer_continues_from_the_state_of_the_other(before, after):
+@pytest.mark.parametrize("names", [("muon", "adam"), ("adam", "muon")])
+def test_one_optimizer_continues_from_the_state_of_the_other(names):
     generator = np.random.default_rng(4)
     variable = keras.Variable(generator.normal(size=(3, 4, 5)).astype("f4"))
-    first, second = (OPTIMIZERS[name](rates()) for name in (before, after))
+    first, second = (OPTIMIZERS[name](rates()) for name in names)
     second.build([variable])
     for step in range(101):
         if step == 100:
-            for one, other in zip(
-                first.variables, second.variables, strict=True
-            ):
+            both = first.variables, second.variables
+            for one, other in zip(*both, strict=True):
                 other.assign(one)
         start = variable.numpy()
         gradient = 1e-2 * generator.normal(size=variable.shape)

@@ -52,6 +52,7 @@ def assert_loads(source, network):
     model.load_initial_weights()
     found, expected = model.backbone.get_weights(), network.get_weights()
     np.testing.assert_equal(found, expected)
+    return model
 
 
 @pytest.mark.usefixtures("shallow")
@@ -82,10 +83,10 @@ def test_imagenet_weights_are_downloaded(tmp_path, monkeypatch):
     answers = [tmp_path / "c.h5", Exception("URL fetch failure on x.org")]
     get_file = mock.Mock(side_effect=answers)
     monkeypatch.setattr(mobilenet_v3.file_utils, "get_file", get_file)
-    assert_loads("imagenet", network)
+    model = assert_loads("imagenet", network)
     assert "no_top" in get_file.call_args.args[0]
     with pytest.raises(UserError, match="backbone_weights=FILE.*URL fetch"):
-        small_model(NAME, backbone_weights="imagenet").load_initial_weights()
+        model.load_initial_weights()
 
 
 @pytest.mark.usefixtures("shallow")
@@ -199,9 +200,7 @@ def test_a_resumed_training_is_the_same(settings, tmp_path):
 
 @pytest.mark.usefixtures("shallow")
 def test_ctrl_c_stops_before_the_first_step(settings, tmp_path, monkeypatch):
-    def stop(*arguments):
-        signal.raise_signal(signal.SIGINT)
-
+    stop = mock.Mock(side_effect=lambda *_: signal.raise_signal(signal.SIGINT))
     monkeypatch.setattr(PhotoModel, "training_data", stop)
     with pytest.raises(Interrupted):
         train(settings, tmp_path, max_steps=1)

@@ -35,9 +35,8 @@ def toy(images, num_classes, *, units: int = 4, penalty: str = "none"):
     """
     hidden = keras.layers.Conv2D(units, 5, 3, activation="relu")(images)
     l2 = {f"{penalty}_regularizer": keras.regularizers.L2()}
-    classes = keras.layers.Dense(
-        num_classes, **(l2 if penalty != "none" else {})
-    )
+    l2 = l2 if penalty != "none" else {}
+    classes = keras.layers.Dense(num_classes, **l2)
     pooled = keras.layers.GlobalAveragePooling2D()(hidden)
     return {"conv1": hidden, keys.LOGITS: classes(pooled)}
 

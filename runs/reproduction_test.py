@@ -32,9 +32,8 @@ def configs(monkeypatch):
 
 
 def folders(root):
-    return {
-        f"{name}_dir": f"{root}/{name}" for name in ("data", "output", "work")
-    }
+    names = "data", "output", "work"
+    return {f"{name}_dir": f"{root}/{name}" for name in names}
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

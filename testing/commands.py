@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pathlib
+import runpy
 import subprocess
 import sys
 
@@ -41,6 +42,15 @@ def output_of(*arguments, **keywords):
     code, output, errors = run(*arguments, **keywords)
     assert code == 0, errors
     return output
+
+
+def run_here(program, *arguments):
+    """Runs a command in this process; returns its exit status."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", [program, *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            runpy.run_path(str(ROOT / program), run_name="__main__")
+    return stop.value.code
 
 
 @contextlib.contextmanager

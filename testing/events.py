@@ -1,14 +1,12 @@
 """Reads event files as TensorBoard does: for tests only."""
 
 import tensorflow as tf
-from tensorboard.backend.event_processing.event_accumulator import (
-    EventAccumulator,
-)
+from tensorboard.backend.event_processing import event_accumulator as tb
 
 
 def events_of(folder):
     """TensorBoard's `EventAccumulator` of all events of a folder."""
-    events = EventAccumulator(str(folder), size_guidance={"tensors": 0})
+    events = tb.EventAccumulator(str(folder), size_guidance={"tensors": 0})
     return events.Reload()
 
 

@@ -91,16 +91,24 @@ def check(function, inputs, weights, oracle, slack=1.0, scale=1.0):
         np.testing.assert_allclose(ours, oracles, rtol=1e-4 * slack, atol=atol)
 
 
-def check_layer(layer, inputs, oracle):
-    """Checks a layer with random weights."""
+def check_layer(layer, inputs, oracle, method=None):
+    """Checks a layer with random weights.
+
+    The oracle's `part=1` is the result of the layer's method of this name.
+    """
     rng = np.random.default_rng(11)
     layer.build(inputs.shape)
+    weights = [rng.normal(size=w.shape) * 0.5 for w in layer.weights]
     check(
         lambda x, *weights: layer.stateless_call(list(weights), [], x)[0],
-        [inputs],
-        [rng.normal(size=w.shape) * 0.5 for w in layer.weights],
-        oracle,
+        *([inputs], weights, oracle),
     )
+    if method:
+        layer.set_weights(weights)
+        found = to_numpy(getattr(layer, method)(inputs.astype("float32")))
+        copies = [np.stack([w] * len(inputs)) for w in weights]
+        expected = oracle(inputs, *copies, part=1)
+        np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 def check_whole_batch(function, arguments, oracle, slack=1.0):

@@ -56,25 +56,32 @@ def routing_steps(
     return v, np.stack(all_couplings)
 
 
-def capsule(inputs, weights, biases, num_routing, leaky, *rule, **squash):
-    """[P, I, a], [P, I or 1, a, O * A], [P, O, A] -> [P, O, A]."""
+def capsule(inputs, weights, biases, *rule, part=0, **squash):
+    """[P, I, a], [P, I or 1, a, O * A], [P, O, A] -> [P, O, A].
+
+    With `part=1` the couplings [R, P, I, O].
+    """
     votes = (inputs[..., None] * weights).sum(axis=2)
     votes = votes.reshape(*inputs.shape[:2], *biases.shape[1:])
-    return routing_steps(votes, biases, num_routing, leaky, *rule, **squash)[0]
+    return routing_steps(votes, biases, *rule, **squash)[part]
 
 
 def conv_slim_capsule(
-    inputs, weights, biases, strides, padding, num_routing, leaky
+    inputs, weights, biases, strides, padding, num_routing, leaky, part=0
 ):
-    """[P, H, W, I, a], [P, k, k, a, O * A], [P, O, A] -> [P, h, w, O, A]."""
+    """[P, H, W, I, a], [P, k, k, a, O * A], [P, O, A] -> [P, h, w, O, A].
+
+    With `part=1` the couplings [R, P, h, w, I, O].
+    """
     by_type = np.moveaxis(inputs, 3, 0)
     votes = [convolution(x, weights, strides, padding) for x in by_type]
     copies, *grid, _ = votes[0].shape
     outputs, at_once = biases.shape[1:], copies * np.prod(grid)
     votes = np.stack(votes, axis=3).reshape(at_once, -1, *outputs)
     biases = np.repeat(biases, np.prod(grid), axis=0)
-    capsules, _ = routing_steps(votes, biases, num_routing, leaky)
-    return capsules.reshape(copies, *grid, *outputs)
+    found = routing_steps(votes, biases, num_routing, leaky)[part]
+    before, after = found.shape[:part], found.shape[part + 1 :]
+    return found.reshape(*before, copies, *grid, *after)
 
 
 def classification_loss(name, labels, logits):
@@ -102,48 +109,26 @@ def added_zeros(length, size, strides, padding):
     return total // 2, total - total // 2
 
 
-def padded(images, size, strides, padding):
-    """Pads [P, H, W, ...] with zeros."""
+def windows(images, size, strides, padding="VALID"):
+    """[P, H, W, ...] -> [P, h, w, k, l, ...]: the field of each position.
+
+    Without a size, the field is the whole image.
+    """
     rule = size, strides, padding
     sides = [added_zeros(n, *rule) for n in images.shape[1:3]]
-    return np.pad(images, [(0, 0), *sides, *[(0, 0)] * (images.ndim - 3)])
-
-
-def _pixels(y, x, shape, strides):
-    """The pixels under tap (y, x) at each of the positions."""
-    return tuple(
-        slice(start, start + strides * (count - 1) + 1, strides)
-        for start, count in zip((y, x), shape, strict=True)
-    )
+    images = np.pad(images, [(0, 0), *sides, *[(0, 0)] * (images.ndim - 3)])
+    sizes = (size, size) if size else images.shape[1:3]
+    view = np.lib.stride_tricks.sliding_window_view(images, sizes, (1, 2))
+    return np.moveaxis(view[:, ::strides, ::strides], (-2, -1), (3, 4))
 
 
 def convolution(images, kernel, strides, padding):
     """[B, H, W, C], [k, k, C, O] or B of them -> [B, h, w, O], tap by tap."""
-    size = kernel.shape[-3]
-    images = padded(images, size, strides, padding)
-    shape = tuple((n - size) // strides + 1 for n in images.shape[1:3])
-    out = np.zeros((len(images), *shape, kernel.shape[-1]))
+    size, out = kernel.shape[-3], 0
+    fields = windows(images, size, strides, padding)
     for y, x in np.ndindex(size, size):
-        tap = kernel[..., None, y, x, :, :]
-        out += images[(slice(None), *_pixels(y, x, shape, strides))] @ tap
+        out = out + fields[:, :, :, y, x] @ kernel[..., None, y, x, :, :]
     return out
-
-
-def convolution_gradients(images, kernel, cotangent, strides, padding):
-    """Gradients of sum(convolution(images, kernel) * cotangent), tap by tap."""
-    size = kernel.shape[0]
-    rule = size, strides, padding
-    height, width = images.shape[1:3]
-    (top, _), (left, _) = (added_zeros(n, *rule) for n in (height, width))
-    images = padded(images, *rule)
-    of_images, of_kernel = np.zeros(images.shape), np.zeros(kernel.shape)
-    for y, x in np.ndindex(size, size):
-        pixels = (slice(None), *_pixels(y, x, cotangent.shape[1:3], strides))
-        of_images[pixels] += cotangent @ kernel[y, x].T
-        of_kernel[y, x] = np.tensordot(
-            images[pixels], cotangent, ((0, 1, 2), (0, 1, 2))
-        )
-    return of_images[:, top : top + height, left : left + width], of_kernel
 
 
 def decoder(capsules, labels, weights):
@@ -172,14 +157,19 @@ def depthwise_capsule(inputs, kernel, bias, atoms):
     return exponential_squash(s.reshape(len(s), -1, atoms))
 
 
-def self_attention_capsule(inputs, weights, biases):
-    """[P, I, a], [P, O, I, a, A], [P, O, I] -> [P, O, A]."""
+def self_attention_capsule(inputs, weights, biases, part=0):
+    """[P, I, a], [P, O, I, a, A], [P, O, I] -> [P, O, A].
+
+    With `part=1` the attention [P, I, O].
+    """
     votes = (inputs[:, None, ..., None] * weights).sum(axis=3)
     # The sum of the products of a vote with all votes.
     agreement = (votes * votes.sum(axis=2, keepdims=True)).sum(axis=3)
     agreement /= np.sqrt(votes.shape[-1])
-    couplings = softmax(agreement.swapaxes(1, 2)).swapaxes(1, 2) + biases
-    return exponential_squash((couplings[..., None] * votes).sum(axis=2))
+    attention = softmax(agreement.swapaxes(1, 2))
+    couplings = attention.swapaxes(1, 2) + biases
+    capsules = exponential_squash((couplings[..., None] * votes).sum(axis=2))
+    return (capsules, attention)[part]
 
 
 def numerical_gradients(function, arguments, cotangent, step=1e-5):

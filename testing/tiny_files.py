@@ -102,15 +102,6 @@ def cifar10_bytes(images, labels):
     )
 
 
-def write_cifar10(folder):
-    """Writes the six batches."""
-    counts = {f"data_batch_{i}": NUM_TRAIN // 5 for i in range(1, 6)}
-    for name, count in {**counts, "test_batch": NUM_TEST}.items():
-        images = random_images(count, 32, 32, 3)
-        content = cifar10_bytes(images, cycling_labels(count, 10))
-        (folder / f"{name}.bin").write_bytes(content)
-
-
 def example(**features):
     """A serialized `tf.train.Example` of integers, lists of ints and bytes."""
     message = tf.train.Example()
@@ -162,14 +153,6 @@ def svhn_bytes(images, labels):
     return _mat_bytes(X=np.moveaxis(images, 0, 3), y=labels[:, np.newaxis])
 
 
-def write_svhn(folder):
-    """Writes the two .mat files."""
-    for name, count in _COUNTS.items():
-        images = random_images(count, 32, 32, 3)
-        content = svhn_bytes(images, cycling_labels(count, 10) + 1)
-        (folder / f"{name}_32x32.mat").write_bytes(content)
-
-
 def affnist_bytes(images, labels):
     """A .mat file of images [N, 40, 40]."""
     columns = images.reshape(len(images), -1).T
@@ -177,13 +160,23 @@ def affnist_bytes(images, labels):
     return _mat_bytes(affNISTdata=data)
 
 
-def write_affnist(folder):
-    """Writes the four .mat files with affNIST's official names."""
-    counts = {"training_and_validation": NUM_TRAIN, "training": NUM_TRAIN - 3}
-    for name, count in {**counts, "validation": 3, "test": NUM_TEST}.items():
-        images = random_images(count, 40, 40)
-        content = affnist_bytes(images, cycling_labels(count, 10))
-        (folder / f"{name}.mat").write_bytes(content)
+def _writer(counts, suffix, shape, encode, first=0):
+    """A function that writes files of ten classes to a folder."""
+
+    def write(folder):
+        for name, count in counts.items():
+            images = random_images(count, *shape)
+            content = encode(images, cycling_labels(count, 10) + first)
+            (folder / f"{name}{suffix}").write_bytes(content)
+
+    return write
+
+
+_BATCHES = {f"data_batch_{i}": NUM_TRAIN // 5 for i in range(1, 6)}
+_BATCHES["test_batch"] = NUM_TEST
+# The official names.
+_AFFNIST = {"training_and_validation": NUM_TRAIN, "training": NUM_TRAIN - 3}
+_AFFNIST |= {"validation": 3, "test": NUM_TEST}
 
 
 def write_png(path, image):
@@ -240,13 +233,13 @@ def prepare_tfds(folder, builder=TinyPhotos, **options):
 
 
 WRITERS = {
-    "affnist": write_affnist,
+    "affnist": _writer(_AFFNIST, ".mat", (40, 40), affnist_bytes),
     "arrays": write_arrays,
-    "cifar10": write_cifar10,
+    "cifar10": _writer(_BATCHES, ".bin", (32, 32, 3), cifar10_bytes),
     "fashion_mnist": write_mnist,
     "images": write_images,
     "mnist": write_mnist,
     "norb": write_norb,
-    "svhn": write_svhn,
+    "svhn": _writer(_COUNTS, "_32x32.mat", (32, 32, 3), svhn_bytes, 1),
     "tfds:tiny_photos": prepare_tfds,
 }

@@ -3,6 +3,7 @@ import errno
 import functools
 import json
 import pathlib
+from unittest.mock import Mock
 
 import pytest
 
@@ -74,10 +75,8 @@ def test_damage_is_found(saved, name, damage):
 
 
 def test_what_cannot_be_read_for_the_moment_is_not_damaged(saved, monkeypatch):
-    def refuse(path):
-        raise OSError(errno.EIO, "Input/output error", str(path))
-
-    monkeypatch.setattr(checkpoint, "_file_digest", refuse)
+    refused = Mock(side_effect=OSError(errno.EIO, "Input/output error", "x"))
+    monkeypatch.setattr(checkpoint, "_file_digest", refused)
     with pytest.raises(OSError, match="Input/output"):
         checkpoint.latest_valid(saved.parent, quarantine=True)
     assert saved.exists()

@@ -59,9 +59,8 @@ def output_of(*processes):
 
 def run(backend, *experiments):
     """Runs lists of flags one after the other, in one process."""
-    return output_of(
-        start(backend, "-c", SEVERAL, *map(shlex.join, experiments))
-    )
+    lines = map(shlex.join, experiments)
+    return output_of(start(backend, "-c", SEVERAL, *lines))
 
 
 def losses(summary_dir):

@@ -3,7 +3,6 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from testing.pictures import assert_images, cells
 from visualization import drawing, trained_model
 
 RNG = np.random.default_rng(0)
@@ -31,25 +30,6 @@ def test_the_first_of_two_objects_is_magenta_the_second_green():
     found = trained_model.two_colors(first, second)
     for channel, image in enumerate((first, second, first)):
         np.testing.assert_allclose(found[..., channel], image.mean(axis=-1))
-
-
-def test_places_titles_and_labels_of_a_grid():
-    images = list(RNG.uniform(size=(5, 4, 3, 3)))
-    images[1] = None
-    titles, labels = ["a", "b\nc", "d"], ["first", "second"]
-    more = {"titles": titles, "labels": labels, "wrong": [1]}
-    picture = drawing.image_grid(images, 3, "some", **more)
-    found = cells(picture)
-    assert_images(found, [*images, None])
-    assert [cell.title for cell in found] == [*titles, "", "", ""]
-    colors = [cell.color for cell in found[:3]]
-    assert colors == ["black", "crimson", "black"]
-    assert [cell.label for cell in found] == ["first", "", "", "second", "", ""]
-    assert picture.figure.get_suptitle() == "some"
-    places = [axes.get_position() for axes in picture.figure.axes]
-    assert places[0].x0 < places[1].x0 < places[2].x0
-    assert places[0].y0 > places[3].y0
-    assert places[0].x0 == pytest.approx(places[3].x0)
 
 
 def test_pictures_do_not_depend_on_the_users_settings():

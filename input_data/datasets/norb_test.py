@@ -18,8 +18,6 @@ FAMILIAR = {
     "azimuth": np.isin(META[:, 2], [30, 32, 34, 0, 2, 4]),
     "elevation": META[:, 1] < 3,
 }
-
-
 IMAGES = tiny_files.random_images(len(META), 2, 96, 96)
 
 

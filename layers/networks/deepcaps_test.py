@@ -1,7 +1,6 @@
-import itertools
-
 import numpy as np
 import pytest
+import tensorflow as tf
 from keras import ops
 
 import layers
@@ -57,19 +56,6 @@ def test_routing_over_maps_equals_loops(num_routing, couple, squash):
     np.testing.assert_allclose(couplings.sum(axis=axes), 1, rtol=1e-5)
 
 
-def transpose_convolve(x, kernel, bias, strides):
-    """[P, h, w, c], [3, 3, d, c] -> [P, strides * h, strides * w, d]."""
-    _, *grid, _ = x.shape
-    sides = [strides * (n - 1) + 3 for n in grid]
-    out = np.zeros((len(x), *sides, len(bias)))
-    for i, j, row, column in itertools.product(*map(range, (*grid, 3, 3))):
-        place = strides * i + row, strides * j + column
-        out[(slice(None), *place)] += x[:, i, j] @ kernel[row, column].T
-    first = 2 - strides
-    height, width = (first + strides * n for n in grid)
-    return out[:, first:height, first:width] + bias
-
-
 def test_a_coarse_decoder_repeats_pixels():
     coarse = layers.ConvReconstruction(20, 29, 3, 3)
     small = layers.ConvReconstruction(7, 10, 3)
@@ -105,7 +91,9 @@ def test_decoder_equals_loops(training):
         x = (x - mean) / np.sqrt(variance + 0.001) * gamma + beta
         x = x.reshape(-1, 5, 5, 16)
         for first, strides in ((6, 1), (8, 2), (10, 1)):
-            x = transpose_convolve(x, *weights[first : first + 2], strides)
+            w, b = weights[first : first + 2]
+            size = len(x), *(strides * n for n in x.shape[1:3]), len(b)
+            x = tf.nn.conv2d_transpose(x, w, size, strides).numpy() + b
         return np.maximum(x, 0)[:, :9].reshape(-1, 2, 9, 10, 1)
 
     arguments = {"labels": np.array([2, 0], "int32"), "training": training}

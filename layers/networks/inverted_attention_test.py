@@ -7,6 +7,7 @@ from keras import ops
 
 import layers
 from layers.networks.inverted_attention import route_together
+from testing import numpy_oracle
 from testing.gradients import check, to_numpy, value_and_gradients
 
 RNG = np.random.default_rng(19)
@@ -14,16 +15,10 @@ RNG = np.random.default_rng(19)
 
 def votes_of(children, kernel, strides):
     """[P, H, W, I, 16], [P, k, k, I, O, 4, 4] -> [P, h, w, K, O, 16]."""
-    copies, size, types = *kernel.shape[:2], kernel.shape[4]
-    grid = [(n - size) // strides + 1 for n in children.shape[1:3]]
-    num_children = size * size * children.shape[3]
-    votes = np.zeros((copies, *grid, num_children, types, 16))
-    matrices = children.reshape(*children.shape[:4], 4, 4)
-    for y, x in np.ndindex(*grid):
-        rows, columns = (slice(strides * n, strides * n + size) for n in (y, x))
-        products = matrices[:, rows, columns, :, None] @ kernel
-        votes[:, y, x] = products.reshape(copies, -1, types, 16)
-    return votes
+    fields = numpy_oracle.windows(children, kernel.shape[1], strides)
+    matrices = fields.reshape(*fields.shape[:6], 1, 4, 4)
+    votes = matrices @ kernel[:, None, None]
+    return votes.reshape(*fields.shape[:3], -1, kernel.shape[4], 16)
 
 
 def update(votes, old, scale, shift):
@@ -116,9 +111,8 @@ def test_poses_couplings_and_gradients_equal_loops(case, num_routing):
         layer.set_weights(weights[3 * n : 3 * n + 3])
     poses = route_together(routed, inputs, num_routing)
     pairs = [poses[0][-2:-1], *(old[-2:] for old in poses[:-1])]
-    couplings = np.stack(
-        [to_numpy(routed[-1].couplings(*pair)) for pair in pairs]
-    )
+    couplings = [routed[-1].couplings(*pair) for pair in pairs]
+    couplings = np.stack(to_numpy(couplings))
     expected = history.reshape(couplings.shape)
     np.testing.assert_allclose(couplings, expected, atol=1e-5)
 

@@ -2,14 +2,7 @@ import numpy as np
 import pytest
 
 import layers
-from testing import numpy_oracle
-from testing.gradients import (
-    check,
-    poses_and_activations,
-    random_capsules,
-    to_numpy,
-    value_and_gradients,
-)
+from testing import gradients, numpy_oracle
 
 
 def route(poses, activations, weights, biases, pose_weights):
@@ -28,37 +21,24 @@ def oracle(layer):
     """A function of P copies; returns poses and activations, [..., d + 1]."""
 
     def function(poses, activations, weights, biases, *of_poses):
-        pose_weights, *scale_and_shift = of_poses or [np.zeros_like(weights)]
-        copies, *_, atoms = poses.shape
-        sizes = [layer.kernel_size or length for length in poses.shape[1:3]]
         rule = layer.kernel_size, layer.strides, layer.padding
-        poses = numpy_oracle.padded(poses, *rule)
-        activations = numpy_oracle.padded(activations, *rule)
-        positions = [
-            (length - size) // layer.strides + 1
-            for length, size in zip(poses.shape[1:3], sizes, strict=True)
-        ]
-        results = []
-        for row, column in np.ndindex(*positions):
-            y, x = row * layer.strides, column * layer.strides
-            at = slice(None), slice(y, y + sizes[0]), slice(x, x + sizes[1])
-            children = poses[at].reshape(copies, -1, atoms)
-            of_children = activations[at].reshape(copies, -1)
-            parents, votes = route(
-                children, of_children, weights, biases, pose_weights
-            )
-            parents = parents[..., None]
-            if of_poses:
-                shape = -1, *votes.shape[1:]
-                scale, shift = (w.reshape(shape) for w in scale_and_shift)
-                # The initial moving mean is 0, the variance 1.
-                votes = votes / np.sqrt(1 + 1e-5) * scale + shift
-            else:
-                votes = parents
-            results.append(np.concatenate([votes, parents], axis=-1))
-        stacked = np.stack(results, axis=1)
-        grid = positions if layer.kernel_size else []
-        return stacked.reshape(len(poses), *grid, *stacked.shape[2:])
+        poses = numpy_oracle.windows(poses, *rule)
+        grid, atoms = poses.shape[:3], poses.shape[-1]
+        poses = poses.reshape(np.prod(grid), -1, atoms)
+        activations = numpy_oracle.windows(activations, *rule)
+        activations = activations.reshape(len(poses), -1)
+        pose_weights, *norm = of_poses or [np.zeros_like(weights)]
+        every = weights, biases, pose_weights, *norm
+        every = [np.repeat(w, np.prod(grid[1:]), axis=0) for w in every]
+        parents, votes = route(poses, activations, *every[:3])
+        parents = parents[..., None]
+        if norm:
+            scale, shift = (w.reshape(votes.shape) for w in every[3:])
+            # The initial moving mean is 0, the variance 1.
+            votes = votes / np.sqrt(1 + 1e-5) * scale + shift
+        result = np.concatenate([votes if norm else parents, parents], axis=-1)
+        grid = grid if layer.kernel_size else grid[:1]
+        return result.reshape(*grid, *result.shape[1:])
 
     return function
 
@@ -76,16 +56,16 @@ def oracle(layer):
     ],
 )
 def test_layers_equal_loops(layer, shape):
-    arguments = random_capsules(layer, shape, 2)
-    function = poses_and_activations(layer, training=False)
-    check(function, arguments[:2], arguments[2:], oracle(layer))
+    arguments = gradients.random_capsules(layer, shape, 2)
+    function = gradients.poses_and_activations(layer, training=False)
+    gradients.check(function, arguments[:2], arguments[2:], oracle(layer))
     for variable, w in zip(layer.trainable_weights, arguments[2:], strict=True):
         variable.assign(w)
     children = [a.astype("float32") for a in arguments[:2]]
-    couplings = to_numpy(layer.couplings(children))
+    couplings = gradients.to_numpy(layer.couplings(children))
     np.testing.assert_allclose(couplings.sum(axis=-1), 1, rtol=1e-5)
     if layer.num_atoms:  # each channel over all positions is normalized
-        poses, _ = to_numpy(layer(children, training=True))
+        poses, _ = gradients.to_numpy(layer(children, training=True))
         mean = poses.mean(axis=tuple(range(poses.ndim - 2)))
         shift = arguments[-1].reshape(mean.shape)
         np.testing.assert_allclose(mean, shift, atol=1e-4)
@@ -96,11 +76,10 @@ def test_layers_equal_loops(layer, shape):
 @pytest.mark.parametrize("shape", [(1, 1, 1, 1), (1, 2, 1, 2)])
 def test_distant_and_inactive_children_are_finite(scale, activation, shape):
     layer = layers.SelfRoutingCapsules(2, 2)
-    poses, _, *weights = random_capsules(layer, shape, 2)
+    poses, _, *weights = gradients.random_capsules(layer, shape, 2)
     arguments = [scale * poses, np.full(shape, activation), *weights]
     expected = oracle(layer)(*arguments[:2], *[w[None] for w in weights])
     cotangent = np.ones(expected.shape)
-    value, _ = value_and_gradients(
-        poses_and_activations(layer, training=False), arguments, cotangent
-    )
+    function = gradients.poses_and_activations(layer, training=False)
+    value, _ = gradients.value_and_gradients(function, arguments, cotangent)
     np.testing.assert_allclose(value, expected, rtol=1e-3, atol=1e-5)

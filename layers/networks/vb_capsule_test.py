@@ -5,13 +5,7 @@ from keras import ops
 
 import layers
 from layers.networks.vb_capsule import digamma
-from testing import em_oracle
-from testing.gradients import (
-    check_whole_batch,
-    poses_and_activations,
-    random_capsules,
-    value_and_gradients,
-)
+from testing import em_oracle, gradients
 
 
 # Axis 0 runs over copies, as in em_oracle.py.
@@ -87,9 +81,9 @@ def check(layer, shape, votes_of):
         out = normalized(*arguments, votes_of, types, layer.num_routing)
         return out.reshape(-1, shape[0], *layer._positions, types, 17)
 
-    arguments = random_capsules(layer, shape, scale=0.7)
-    function = poses_and_activations(layer, training=True)
-    check_whole_batch(function, arguments, oracle, slack=10)
+    arguments = gradients.random_capsules(layer, shape, scale=0.7)
+    function = gradients.poses_and_activations(layer, training=True)
+    gradients.check_whole_batch(function, arguments, oracle, slack=10)
 
 
 @pytest.mark.parametrize(
@@ -127,12 +121,11 @@ def test_classes_equal_loops(num_routing, coordinates):
 )
 def test_extreme_children_give_finite_values_and_gradients(size, scale, active):
     layer = layers.ConvVBCapsules(2, size)
-    poses, activations, kernel = random_capsules(layer, (2, 2, 2, 1))
+    poses, activations, kernel = gradients.random_capsules(layer, (2, 2, 2, 1))
     arguments = [scale * poses, active * activations, kernel]
     cotangent = np.ones((2, *layer._positions, 2, 17))
-    value_and_gradients(
-        poses_and_activations(layer, training=True), arguments, cotangent
-    )
+    function = gradients.poses_and_activations(layer, training=True)
+    gradients.value_and_gradients(function, arguments, cotangent)
 
 
 def test_digamma():

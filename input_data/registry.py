@@ -10,8 +10,7 @@ import re
 import sys
 
 from common.errors import UserError
-from common.flags import is_external, require_known
-from common.own_code import import_named
+from common.flags import import_named, is_external, require_known
 from input_data.stored import digest
 
 

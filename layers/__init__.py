@@ -6,8 +6,6 @@ from .capsule import Capsule as Capsule
 from .capsule import ConvSlimCapsule as ConvSlimCapsule
 from .capsule import Length as Length
 from .capsule_network import CapsuleNetwork as CapsuleNetwork
-from .dynamic_routing import dynamic_routing as dynamic_routing
-from .dynamic_routing import routing_couplings as routing_couplings
 from .em_routing import ClassMatrixCapsules as ClassMatrixCapsules
 from .em_routing import ConvMatrixCapsules as ConvMatrixCapsules
 from .em_routing import EMOptions as EMOptions
@@ -51,9 +49,11 @@ from .pretrained import pretrained as pretrained
 from .reconstruction import Reconstruction as Reconstruction
 from .reconstruction import mask_capsules as mask_capsules
 from .routing import RoutingRule as RoutingRule
+from .routing import dynamic_routing as dynamic_routing
 from .routing import leaky_softmax as leaky_softmax
 from .routing import lengths as lengths
 from .routing import route as route
+from .routing import routing_couplings as routing_couplings
 from .routing import squash as squash
 from .vector_routing import VectorRouting as VectorRouting
 from .votes import FormedVotes as FormedVotes

@@ -22,8 +22,7 @@ from .base_layers import (
 )
 from .fast_convolution import convolution
 from .routing import RoutingRule, couplings_of, lengths, route
-from .shared_votes import SharedVotes
-from .votes import FormedVotes, linear_votes
+from .votes import FormedVotes, SharedVotes, linear_votes
 
 
 @registered

@@ -23,8 +23,9 @@ from .base_layers import (
     Tensor,
     largest,
     registered,
+    require_shape,
 )
-from .votes import Votes
+from .votes import FormedVotes, Votes
 
 
 def squash(
@@ -219,3 +220,31 @@ def _iterations(votes, biases, num_routing, rule):
         couplings = rule.couplings(logits, votes.outputs_axis)
         s = votes.weighted_sum(couplings) + bias
         yield couplings, s
+
+
+def dynamic_routing(
+    votes: Tensor, biases: Tensor, num_routing: int = 3, leaky: bool = False
+) -> Tensor:
+    """`route` for votes that are given as a tensor.
+
+    Args:
+      votes: tensor [..., I, O, A].
+      biases: tensor [O, A].
+      num_routing: int >= 1, number of iterations.
+      leaky: bool, whether couplings come from `leaky_softmax`.
+
+    Returns:
+      Tensor [..., O, A] of the dtype of `votes`.
+    """
+    formed = FormedVotes(votes)
+    require_shape("biases", biases, formed.outputs)
+    return route(formed, biases, num_routing, RoutingRule(leaky))
+
+
+def routing_couplings(
+    votes: Tensor, biases: Tensor, num_routing: int = 3, leaky: bool = False
+) -> Tensor:
+    """Couplings of `dynamic_routing`: float32 [num_routing, ..., I, O]."""
+    formed = FormedVotes(votes)
+    require_shape("biases", biases, formed.outputs)
+    return couplings_of(formed, biases, num_routing, RoutingRule(leaky))

@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import layers
 from common.errors import UserError
-from common.flags import field, is_external, require_known
-from common.own_code import import_named
+from common.flags import field, import_named, is_external, require_known
 from layers import networks
 from models import losses
 from models.classifier import Classifier

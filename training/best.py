@@ -87,14 +87,18 @@ def forget_after(directory, step):
             pathlib.Path(f"{path}{_SUFFIX}").unlink()
 
 
-def has_run_out_of(patience, directory, step, every):
-    """Whether `patience` evaluations, at each `every` steps, were no better.
+def ends_early(config, directory, step):
+    """Whether `patience` evaluations by `eval_every` had no smaller error.
 
     Only those up to a `step` count, so that a resumed training ends the same.
     """
+    if config.patience is None:
+        return False
     wrong = [
         evaluation.wrong
         for evaluation in held_out(directory)
-        if evaluation.step <= step and evaluation.step % every == 0
+        if evaluation.step <= step and evaluation.step % config.eval_every == 0
     ]
-    return bool(wrong) and len(wrong) - 1 - wrong.index(min(wrong)) >= patience
+    return bool(wrong) and len(wrong) > config.patience + wrong.index(
+        min(wrong)
+    )

@@ -68,7 +68,9 @@ def test_patience_ends_at_the_second_evaluation_that_is_not_better(
     # One each 3 steps counts, up to step 15; those of step 7 and 18 do not.
     write(tmp_path, {3 * n: (w, 0.5) for n, w in enumerate(wrong, 1)})
     write(tmp_path, {7: (0, 0.5)})
-    assert best.has_run_out_of(2, tmp_path, 15, 3) == ends
+    config = Config(patience=2, eval_every=3)
+    assert best.ends_early(config, tmp_path, 15) == ends
+    assert not best.ends_early(Config(), tmp_path, 15)
     best.forget_after(tmp_path, 6)
     assert [e.step for e in best.held_out(tmp_path)] == [3, 6][: len(wrong)]
 

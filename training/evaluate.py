@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import itertools
 import pathlib
 import sys
 import time
@@ -19,7 +20,6 @@ from layers.backends import is_on_cpu
 from models.architecture import Architecture
 from training import best
 from training import checkpoint as checkpoints
-from training.crops import mean_of_crops
 from training.results import Results
 from training.scores import Predictions
 from training.strategies import OneDevice
@@ -77,7 +77,7 @@ class Evaluator:
         start = time.perf_counter()
         labels, logits, losses = self._predict(pipeline)
         if config.crops > 1:
-            logits = mean_of_crops(logits, pipeline, self._predict)
+            logits = _mean_of_crops(logits, pipeline, self._predict)
         speed = len(labels) / (time.perf_counter() - start)
         return Predictions(
             labels, logits, losses, pipeline, config, speed, checkpoint
@@ -113,6 +113,25 @@ class Evaluator:
             np.concatenate([*map(to_numpy, column)])[:num_examples]
             for column in zip(*parts, strict=True)
         ]
+
+
+def _mean_of_crops(activations, pipeline, predict):
+    """Mean activations over the central crop and 12 others.
+
+    As in Hinton, Sabour, Frosst 2018, section 5. `predict(pipeline)` returns
+    labels, activations [N, classes] and losses.
+    """
+    shifts = [*itertools.product((1, 2, 3), (-1, 1), (-1, 1))]
+    total = _normalized(activations)
+    for pixels, down, right in shifts:
+        moved = pipeline.moved((down * pixels, right * pixels))
+        total += _normalized(predict(moved)[1])
+    return total / (1 + len(shifts))
+
+
+def _normalized(activations):
+    sums = activations.sum(axis=-1, keepdims=True)
+    return activations / np.maximum(sums, np.finfo("float32").tiny)
 
 
 @contextlib.contextmanager

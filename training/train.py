@@ -151,10 +151,7 @@ class Trainer(keras.callbacks.Callback):
             run_report.write(path, self._config, self.model, *ended)
 
     def _ends_early(self):
-        config, directory = self._config, self._directory
-        return config.patience and best.has_run_out_of(
-            config.patience, directory, self.step, config.eval_every
-        )
+        return best.ends_early(self._config, self._directory, self.step)
 
     def _fit(self):
         config, run = self._config, self._run

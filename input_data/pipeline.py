@@ -96,11 +96,13 @@ class Pipeline:
 
     def class_counts(self):
         """The number of stored images of each class, int64 [classes]."""
-        counts = 0
-        for labels in stored.blocks(self._labels):
+        size, count = self.spec.shape.num_classes, self.spec.num_images
+        counts = np.zeros(size, "int64")
+        for start in range(0, count, 2**14):
+            rows = np.arange(start, min(start + 2**14, count))
+            labels = np.asarray(self.take_labels(rows))
             if self.spec.num_targets == keys.SEVERAL_LABELS:
                 labels = np.nonzero(labels)[1]
-            size = self.spec.shape.num_classes
             counts += np.bincount(labels.ravel(), minlength=size)
         return counts
 

@@ -4,8 +4,6 @@ An evaluation with --validate writes `train/model.ckpt-<step>.held_out.json`.
 """
 
 import math
-import operator
-import pathlib
 import typing
 
 from common.errors import UserError
@@ -60,7 +58,7 @@ def held_out(directory):
         HeldOut(*(values.get(name, math.inf) for name in HeldOut._fields))
         for values in files
     ]
-    return sorted(found, key=operator.attrgetter("step"))
+    return sorted(found, key=lambda evaluation: evaluation.step)
 
 
 def best_of(directory):
@@ -81,10 +79,9 @@ def resolve_best(path):
 
 def forget_after(directory, step):
     """Removes the errors of checkpoints after a step, which is repeated."""
-    for evaluation in held_out(directory):
-        if evaluation.step > step:
-            path = checkpoint_path(directory, evaluation.step)
-            pathlib.Path(f"{path}{_SUFFIX}").unlink()
+    for path in directory.glob(f"*{_SUFFIX}"):
+        if read_json(path, "held_out")["step"] > step:
+            path.unlink()
 
 
 def ends_early(config, directory, step):
@@ -92,13 +89,7 @@ def ends_early(config, directory, step):
 
     Only those up to a `step` count, so that a resumed training ends the same.
     """
-    if config.patience is None:
-        return False
-    wrong = [
-        evaluation.wrong
-        for evaluation in held_out(directory)
-        if evaluation.step <= step and evaluation.step % config.eval_every == 0
-    ]
-    return bool(wrong) and len(wrong) > config.patience + wrong.index(
-        min(wrong)
-    )
+    counted = [e for e in held_out(directory) if e.step <= step]
+    wrong = [e.wrong for e in counted if e.step % config.eval_every == 0]
+    first = wrong.index(min(wrong)) if wrong else 0
+    return len(wrong) > config.patience + first

@@ -26,13 +26,8 @@ def settings(folder, **values):
 def write(folder, evaluations):
     """Writes errors and losses by step as if they had been evaluated."""
     for step, (wrong, loss) in evaluations.items():
-        values = {
-            "wrong": wrong,
-            "loss": loss,
-            "step": step,
-            "num_examples": 9,
-            "images": "",
-        }
+        values = {"wrong": wrong, "loss": loss, "step": step}
+        values |= {"num_examples": 9, "images": ""}
         path = folder / f"model.ckpt-{step}.held_out.json"
         path.write_text(json.dumps(values))
 
@@ -70,9 +65,12 @@ def test_patience_ends_at_the_second_evaluation_that_is_not_better(
     write(tmp_path, {7: (0, 0.5)})
     config = Config(patience=2, eval_every=3)
     assert best.ends_early(config, tmp_path, 15) == ends
-    assert not best.ends_early(Config(), tmp_path, 15)
     best.forget_after(tmp_path, 6)
     assert [e.step for e in best.held_out(tmp_path)] == [3, 6][: len(wrong)]
+
+
+def steps_in(folder):
+    return [step for step, _ in find_all(folder / "train")]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -85,16 +83,11 @@ def without_pictures():
 
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory):
-    """A training that ended at step 6, and what it printed."""
+    """The folder of a training that ended at step 6."""
     folder = tmp_path_factory.mktemp("best") / "run"
-    experiment.run(
-        settings(folder, max_steps=20, eval_every=2, patience=2, keep=1)
-    )
+    options = {"eval_every": 2, "patience": 2, "keep": 1}
+    experiment.run(settings(folder, max_steps=20, **options))
     return folder
-
-
-def steps_in(folder):
-    return [step for step, _ in find_all(folder / "train")]
 
 
 def test_a_training_ends_early_and_keeps_the_best(ended, tmp_path, capsys):

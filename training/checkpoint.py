@@ -261,9 +261,8 @@ def save(directory, model, checkpoint, keep=0, best_step=None):
         values["sha256_of_this"] = _json_digest(values)
         (partial / JSON_FILE).write_text(json.dumps(values, indent=2) + "\n")
     if keep:
-        for step, old in find_all(directory)[:-keep]:
-            if step == best_step:
-                continue
+        older = find_all(directory)[:-keep]
+        for old in [path for step, path in older if step != best_step]:
             # Renamed first: readers see all of it or nothing.
             removed = old.with_name(f".{old.name}.removed.partial")
             with contextlib.suppress(PermissionError):  # Windows, if it is read

@@ -7,13 +7,11 @@ from common.flags import require_known
 
 
 def class_weights(text, pipeline):
-    """The weights that --class_weight=`text` gives, float32 [classes] or None.
+    """The weights that --class_weight=`text` gives, float32 [classes].
 
     "balanced" is n / (k n_c), as in scikit-learn: n_c of n labels are of class
     c, and k classes have any. Classes without images or weights have weight 1.
     """
-    if text is None:
-        return None
     if text == "balanced":
         counts = pipeline.class_counts()
         share = counts.sum() / max(np.count_nonzero(counts), 1)
@@ -30,18 +28,3 @@ def class_weights(text, pipeline):
                 raise ValueError("expected one weight, 1e-6 to 1e6, of a class")
             weights[name] = weight
     return np.float32([weights.get(name, 1) for name in names])
-
-
-def warn_if_unequal(pipeline):
-    """Warns if a class has five times the images of another with images."""
-    if not pipeline.has_labels_in_memory:
-        return  # reading them may take long
-    counts, names = pipeline.class_counts(), pipeline.spec.names
-    most = counts.argmax()
-    least = np.where(counts, counts, counts[most]).argmin()
-    if counts[most] > 5 * counts[least]:
-        print(
-            f"Warning: {counts[most]} training images of {names[most]}, "
-            f"{counts[least]} of {names[least]}; --class_weight=balanced gives "
-            "all classes the same weight"
-        )

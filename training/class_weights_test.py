@@ -10,7 +10,8 @@ from resolve import with_defaults
 from testing import tiny_files
 from testing.saved_arrays import assert_same_state
 from testing.small_models import overrides
-from training.class_weights import class_weights, warn_if_unequal
+from training.class_weights import class_weights
+from training.start import _warn_if_unequal
 
 
 def pipeline_of(*counts, num_targets=1, several=None):
@@ -54,7 +55,7 @@ def test_named_weights(text, reason):
 
 def test_trainings_store_weights_and_warn_once(tmp_path, capsys):
     for counts in ((5, 1), (0, 4, 0, 1)):
-        warn_if_unequal(pipeline_of(*counts))
+        _warn_if_unequal(pipeline_of(*counts))
     assert capsys.readouterr().out == ""
     tiny_files.write_arrays(tmp_path)
     np.save(tmp_path / "y_train", np.r_[np.zeros(13, "uint8"), 1, 2])

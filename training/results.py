@@ -144,6 +144,6 @@ class Results(contextlib.ExitStack):
         if predictions.checkpoint:  # an ensemble has no curve
             summary_dir = pathlib.Path(self._config.summary_dir)
             best = best_of(summary_dir / "train")
-            best_step = best.step if best else None
-            curves = pictures.learning_curve_png(summary_dir, best_step)
+            step = best and best.step
+            curves = pictures.learning_curve_png(summary_dir, step)
             write_file(summary_dir / "learning_curve.png", curves)

@@ -5,6 +5,7 @@ import typing
 import uuid
 
 import keras
+import numpy as np
 
 import resolve
 from common.errors import UserError
@@ -16,7 +17,7 @@ from models.optimizer import compile_model
 from models.table import find_model
 from training import best
 from training.checkpoint import Checkpoint, latest_valid
-from training.class_weights import class_weights, warn_if_unequal
+from training.class_weights import class_weights
 from training.resume import initialize, resume
 
 
@@ -87,9 +88,11 @@ def start(config, strategy, directory):
     )
     if config.epochs:
         print(f"{config.epochs} epochs are {config.max_steps} steps")
-    weights = class_weights(config.class_weight, pipeline)
-    if not latest and weights is None:
-        warn_if_unequal(pipeline)
+    weights = None
+    if config.class_weight:
+        weights = class_weights(config.class_weight, pipeline)
+    elif not latest:
+        _warn_if_unequal(pipeline)
     is_bfloat16 = config.dtype_policy == "mixed_bfloat16"
     if is_bfloat16 and is_on_cpu() and not cpu_has_bfloat16_products():
         print(
@@ -110,6 +113,21 @@ def start(config, strategy, directory):
             if row.pretrained:
                 model.load_initial_weights()
             compile_model(model, config.max_steps)
-    if strategy.is_first:
+    if config.validate and strategy.is_first:
         best.forget_after(directory, run.step)
     return run
+
+
+def _warn_if_unequal(pipeline):
+    """Warns if a class has five times the images of another with images."""
+    if not pipeline.has_labels_in_memory:
+        return  # reading them may take long
+    counts, names = pipeline.class_counts(), pipeline.spec.names
+    most = counts.argmax()
+    least = np.where(counts, counts, counts[most]).argmin()
+    if counts[most] > 5 * counts[least]:
+        print(
+            f"Warning: {counts[most]} training images of {names[most]}, "
+            f"{counts[least]} of {names[least]}; --class_weight=balanced gives "
+            "all classes the same weight"
+        )

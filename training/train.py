@@ -49,7 +49,7 @@ def train(config, strategy, evaluate=None):
         trainer.run()
     clock = trainer.clock
     print(f"Trained to step {trainer.step}: {trainer.path}")
-    if found := best.best_of(directory):
+    if config.validate and (found := best.best_of(directory)):
         print(
             f"Smallest held-out error: {found.wrong} of {found.num_examples} "
             f"wrong at step {found.step}: {directory.with_name('best')}"
@@ -147,11 +147,13 @@ class Trainer(keras.callbacks.Callback):
         # An earlier run may have been killed before it wrote this.
         is_new = self.step > self._run.step or not path.exists()
         if self._strategy.is_first and is_new:
-            ended = self.step, self.clock, best.best_of(self._directory)
-            run_report.write(path, self._config, self.model, *ended)
+            found = best.best_of(self._directory) if config.validate else None
+            ended = self.step, self.clock, found
+            run_report.write(path, config, self.model, *ended)
 
     def _ends_early(self):
-        return best.ends_early(self._config, self._directory, self.step)
+        known = self._config, self._directory, self.step
+        return self._config.patience is not None and best.ends_early(*known)
 
     def _fit(self):
         config, run = self._config, self._run
@@ -227,7 +229,7 @@ class Trainer(keras.callbacks.Callback):
                 self._write_summaries(logs, speed)
             if is_saved:
                 saved = self._run.checkpoint(self.step, clock.seconds)
-                found = best.best_of(self._directory)
+                found = config.keep and best.best_of(self._directory)
                 kept = config.keep, found and found.step
                 with self._strategy.undistributed():
                     checkpoint.save(self._directory, self.model, saved, *kept)

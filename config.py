@@ -188,10 +188,8 @@ class Config(DataConfig):
         "each class the same total weight, or class=weight,class=weight; "
         "others have weight 1 (docs/data.md). Default: no weights.",
     )
-    max_steps: int | None = _count(
-        None,
-        "Training steps in total, including those before a resume. "
-        "Default: 1000.",
+    max_steps: int = _count(
+        1000, "Training steps in total, including those before a resume."
     )
     epochs: int | None = _count(
         None,

@@ -3,6 +3,7 @@
 No later code lets a setting depend on another one.
 """
 
+import dataclasses
 import math
 import re
 
@@ -28,7 +29,7 @@ def check_job(config):
             "--checkpoint and --num_trials are for evaluation: add "
             "--train=false. A training starts from --init_checkpoint"
         )
-    if config.epochs and config.max_steps:
+    if config.epochs and config.max_steps != type(config).max_steps:
         raise UserError("give --epochs or --max_steps, not both")
     if config.patience and not (config.validate and config.eval_every):
         raise UserError("--patience needs --validate and --eval_every")
@@ -39,11 +40,11 @@ def check_job(config):
 
 
 def with_steps(config, num_images):
-    """A `Config` with `max_steps` for a number of training images."""
-    steps = 1000
-    if config.epochs:
-        steps = math.ceil(config.epochs * num_images / config.batch_size)
-    return fill(config, max_steps=steps)
+    """A `Config` with `max_steps` in place of `epochs`."""
+    if config.epochs is None:
+        return config
+    steps = math.ceil(config.epochs * num_images / config.batch_size)
+    return dataclasses.replace(config, epochs=None, max_steps=steps)
 
 
 def inherit(config, checkpoint):

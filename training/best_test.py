@@ -154,6 +154,8 @@ def test_epochs_give_the_steps(tmp_path, capsys):
     experiment.run(config)
     assert "2 epochs are 3 steps" in capsys.readouterr().out  # of 1,437 images
     assert open_checkpoint(tmp_path).run_settings["max_steps"] == 3
+    command = json.loads((tmp_path / "run.json").read_text())["command"]
+    assert command.endswith("--batch_size=1000 --max_steps=3")
     experiment.run(dataclasses.replace(config, epochs=3))
     assert steps_in(tmp_path) == [3, 5]
     assert "max_steps was 3 and is now 5" in capsys.readouterr().out

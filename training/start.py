@@ -78,7 +78,7 @@ def start(config, strategy, directory):
     pipeline = registry.load(config, train=True)
     spec = pipeline.spec
     config = resolve.with_steps(config, spec.num_images)
-    recorded = resolve.recorded(resolve.with_steps(given, spec.num_images))
+    recorded = {**resolve.recorded(given), "max_steps": config.max_steps}
     architecture = Architecture.from_config(
         config, spec.shape, spec.num_targets
     )
@@ -86,8 +86,8 @@ def start(config, strategy, directory):
         f"Training {config.model} on {config.dataset}: {spec.num_images} "
         f"images of {spec.shape.height}x{spec.shape.width}x{spec.shape.depth}"
     )
-    if config.epochs:
-        print(f"{config.epochs} epochs are {config.max_steps} steps")
+    if given.epochs:
+        print(f"{given.epochs} epochs are {config.max_steps} steps")
     weights = None
     if config.class_weight:
         weights = class_weights(config.class_weight, pipeline)

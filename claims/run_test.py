@@ -1,6 +1,8 @@
 """robustness.py on a small network trained on the embedded digits."""
 
+import contextlib
 import dataclasses
+import io
 import json
 import re
 import runpy
@@ -23,7 +25,7 @@ from config import Config
 from input_data import keys
 from input_data.photographs import StandardizedCrops
 from testing import untrained
-from testing.commands import ROOT, output_of
+from testing.commands import ROOT, run_here
 from testing.tiny_files import WRITERS, random_images
 from training.evaluate import Evaluator
 from training.formats import open_checkpoint
@@ -58,10 +60,10 @@ def results(trained, own, tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
     flags = "--dataset=digits", f"--num_examples={COUNT}", f"--steps={STEPS}"
     flags += f"--tests={','.join(CHOSEN)}", f"--model={OWN}"
-    output = output_of(
-        *(ROOT / "robustness.py", f"--output_dir={folder}", *flags),
-        *(f"a={trained}", f"own={own}"),
-    )
+    flags += f"--output_dir={folder}", f"a={trained}", f"own={own}"
+    with contextlib.redirect_stdout(io.StringIO()) as output:
+        assert not run_here("robustness.py", *flags)
+    output = output.getvalue()
     return folder, output, json.loads((folder / "robustness.json").read_text())
 
 

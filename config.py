@@ -184,16 +184,16 @@ class Config(DataConfig):
     )
     class_weight: str | None = field(
         None,
-        "Factors of the training loss for the classes: balanced, which gives "
-        "each class the same total weight, or class=weight,class=weight; "
-        "others have weight 1 (docs/data.md). Default: no weights.",
+        "Weights of the classes in the training loss: balanced (the same total "
+        "weight for each class) or class=weight,class=weight (1 for the "
+        "others), see docs/data.md. Default: no weights.",
     )
     max_steps: int = _count(
         1000, "Training steps in total, including those before a resume."
     )
     epochs: int | None = _count(
         None,
-        "In place of --max_steps: passes over the training images, rounded up "
+        "Passes over the training images, in place of --max_steps; rounded up "
         "to whole steps.",
         at_most=10_000,
     )
@@ -204,9 +204,7 @@ class Config(DataConfig):
         10, "Steps averaged for each point of the training curves."
     )
     keep: int = field(
-        0,
-        "Newest checkpoints to keep, beside the best one; 0 keeps all.",
-        at_least=0,
+        0, "Newest checkpoints to keep, and the best; 0 keeps all.", at_least=0
     )
     init_checkpoint: str | None = field(
         None,
@@ -225,8 +223,8 @@ class Config(DataConfig):
     checkpoint: str | None = field(
         None,
         "With --train=false: the checkpoint to evaluate; a --summary_dir "
-        "stands for its newest one, SUMMARY_DIR/best for that with the "
-        "smallest held-out error. For {} see --num_trials. A TF1 checkpoint "
+        "stands for its newest one, SUMMARY_DIR/best for the one with the "
+        "smallest validation error. For {} see --num_trials. A TF1 checkpoint "
         "is named by the prefix of its files, such as DIR/model.ckpt-1, and "
         "needs --model, --hparams_override and the data flags.",
     )
@@ -243,13 +241,13 @@ class Config(DataConfig):
     eval_every: int | None = _count(
         None,
         "Steps between evaluations during the training, which must run on one "
-        "device. An evaluation saves a checkpoint. It uses the held-out images "
-        "with --validate, else the test images. Default: never.",
+        "device. An evaluation saves a checkpoint. It uses the validation "
+        "images with --validate, else the test images. Default: never.",
     )
     patience: int | None = _count(
         None,
-        "With --validate and --eval_every: the training ends after this number "
-        "of evaluations without a smaller error. Default: never.",
+        "With --validate and --eval_every: number of evaluations without a "
+        "smaller error after which the training ends. Default: never.",
     )
     eval_interval: float = field(
         60.0,

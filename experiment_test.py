@@ -30,7 +30,7 @@ from testing.saved_arrays import assert_same_state, saved
 from testing.small_models import overrides
 from testing.tiny_files import write_mnist
 from training import checkpoint, evaluate, start, train
-from training.best import held_out
+from training.best import evaluations
 from training.checkpoint import JSON_FILE, WEIGHTS_FILE
 from training.evaluate import Evaluator
 from training.formats import open_checkpoint
@@ -119,7 +119,7 @@ def test_a_killed_training_equals_an_uninterrupted_one(tmp_path, options, last):
     assert "Resuming from" in output_of(*command(killed))
     steps = steps_in(whole)
     assert steps == [*range(10, last, 10), last]
-    assert held_out(whole / "train") == held_out(killed / "train")
+    assert evaluations(whole / "train") == evaluations(killed / "train")
     for step in steps:
         assert_same_state(at(whole, step), at(killed, step))
     assert [p.name for p in killed.glob("train/.*")] == [".lock"]

@@ -4,7 +4,6 @@ No later code lets a setting depend on another one.
 """
 
 import dataclasses
-import math
 import re
 
 from common.errors import UserError
@@ -15,11 +14,8 @@ from input_data.registry import BUNDLED, fill, with_data_defaults
 INHERITED = ("color", "dataset", "distort", "image_size", "pad", "resize")
 INHERITED += ("viewpoints",)
 # Stored in a checkpoint.
-RECORDED = (
-    *INHERITED,
-    *("augment", "batch_size", "class_weight", "crop_area", "dtype_policy"),
-    *("flip", "max_steps", "seed", "shift", "validate"),
-)
+RECORDED = *INHERITED, "augment", "batch_size", "class_weight", "crop_area"
+RECORDED += "dtype_policy", "flip", "max_steps", "seed", "shift", "validate"
 
 
 def check_job(config):
@@ -43,7 +39,7 @@ def with_steps(config, num_images):
     """A `Config` with `max_steps` in place of `epochs`."""
     if config.epochs is None:
         return config
-    steps = math.ceil(config.epochs * num_images / config.batch_size)
+    steps = -(-config.epochs * num_images // config.batch_size)
     return dataclasses.replace(config, epochs=None, max_steps=steps)
 
 

@@ -15,7 +15,7 @@ from models.optimizer import jit_compile
 
 # What an attack's step increases, as sums over the images: the largest logit of
 # another class minus the label's logit; the network's own classification loss;
-# minus the squared distance between what the model sees and reconstructs.
+# minus the squared distance between the model's input and its reconstruction.
 DIRECTIONS = ("logits", "own_loss", "closer")
 
 
@@ -40,7 +40,7 @@ class Network:
         return outputs[keys.LOGITS], outputs.get(keys.RECONS)
 
     def seen(self, images):
-        """What the model sees of an array of images."""
+        """The model's input for an array of images."""
         return ops.convert_to_numpy(self.preprocess(images))
 
     def attack(self, images, labels, eps, steps, directions=("logits",)):

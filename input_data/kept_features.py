@@ -10,7 +10,7 @@ import tensorflow as tf
 from tqdm import tqdm
 
 from input_data import keys
-from input_data.pipeline import Pipeline, Stream, read_in_graph, step_seed
+from input_data.pipeline import Pipeline, Stream, step_seed, taken
 from input_data.stored import digest, kept_rows
 
 _BATCH_SIZE = 64
@@ -51,32 +51,28 @@ class KeptFeatures(Pipeline):
                 return x[keys.IMAGES].numpy()  # for every backend
 
         def features():
-            """Yields those of some images; a step computes one view of them."""
+            """Yields batches; a step computes one view of some images."""
             steps = range(num_views * len(starts))
             with ThreadPoolExecutor(1) as executor:
                 batches = (executor.submit(images_of, step) for step in steps)
                 following = next(batches)
                 for _ in tqdm(steps, "Computing features"):
                     # The next batch is decoded while the network uses this one.
-                    images, following = following.result(), next(batches, None)
+                    with self.user_errors():
+                        images = following.result()
+                    following = next(batches, None)
                     yield network.predict_on_batch(images)
 
-        with self.user_errors():
-            self._kept = kept_rows(
-                path, (rows, *one.shape), one.dtype, features()
-            )
+        shape = rows, *one.shape
+        self._kept = kept_rows(path, shape, one.dtype, features())
 
     def training_batch(self, indices, step, seed):
         seed, count = step_seed(seed, Stream.VIEW, step), self.spec.num_images
         views = tf.random.stateless_uniform(
             indices.shape, seed, 0, self._num_views, "int64"
         )
-        kept, rows = self._kept, views * count + indices
-
-        def read(rows):
-            return np.asarray(kept[rows])
-
-        features = read_in_graph(read, rows, kept.shape[1:], kept.dtype)
+        kept = self._kept
+        features = taken(kept, views * count + indices, kept.dtype)
         labels = self._pipeline.take_labels(indices)
         x, y = self._batch(features, [], [labels])
         x[keys.FEATURES] = x.pop(keys.IMAGES)

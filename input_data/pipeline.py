@@ -89,17 +89,16 @@ class Pipeline:
 
     def take(self, indices):
         """Stored images uint8 [B, ...] and labels int32 [B, ...]."""
-        return _take(self._images, indices, np.uint8), self.take_labels(indices)
+        return taken(self._images, indices, np.uint8), self.take_labels(indices)
 
     def take_labels(self, indices):
-        return _take(self._labels, indices, np.int32)
+        return taken(self._labels, indices, np.int32)
 
     def class_counts(self):
         """The number of stored images of each class, int64 [classes]."""
-        size, count = self.spec.shape.num_classes, self.spec.num_images
+        size = self.spec.shape.num_classes
         counts = np.zeros(size, "int64")
-        for start in range(0, count, 2**14):
-            rows = np.arange(start, min(start + 2**14, count))
+        for rows in stored.blocks(np.arange(self.spec.num_images)):
             labels = np.asarray(self.take_labels(rows))
             if self.spec.num_targets == keys.SEVERAL_LABELS:
                 labels = np.nonzero(labels)[1]
@@ -116,7 +115,7 @@ class Pipeline:
 
     @staticmethod
     def preprocess(pixels):
-        """What networks see of images [B, H, W, C] in [0, 1]: a tensor."""
+        """The network's input for images [B, H, W, C] in [0, 1]: a tensor."""
         return pixels
 
     def training_batches(self, batch_size, seed, start, stop):
@@ -160,7 +159,7 @@ class Pipeline:
 
     @contextlib.contextmanager
     def user_errors(self):
-        """A context that raises the UserError that `read_in_graph` met."""
+        """A context that raises the UserError that `taken` met."""
         try:
             yield
         except tf.errors.OpError as error:
@@ -189,20 +188,16 @@ def _tensor(array, dtype):
     return tf.constant(array, dtype)
 
 
-def _take(rows, indices, dtype):
+def taken(rows, indices, dtype):
+    """The rows at `indices`, also in a graph; errors: see `user_errors`."""
     if tf.is_tensor(rows):
         return tf.gather(rows, indices)
 
     def read(part):
         return np.asarray(rows[part], dtype)
 
-    return read_in_graph(read, indices, rows.shape[1:], dtype)
-
-
-def read_in_graph(read, indices, shape, dtype):
-    """`read(indices)`, [B, *shape], in a graph; errors: see `user_errors`."""
     values = tf.numpy_function(read, [indices], dtype)
-    return tf.ensure_shape(values, (*indices.shape, *shape))
+    return tf.ensure_shape(values, (*indices.shape, *rows.shape[1:]))
 
 
 def _map(dataset, function):

@@ -112,10 +112,7 @@ def kept_rows(path, shape, dtype, blocks):
     All rows have the `shape` [N, ...]. A killed process leaves no such file.
     """
     if not path.exists():
-        with (
-            atomic_write(path, replace=True) as partial,
-            open(partial, "wb") as file,
-        ):
+        with atomic_write(path, True) as partial, open(partial, "wb") as file:
             for block in blocks:
                 file.write(np.ascontiguousarray(block, dtype))
     with user_errors(path):

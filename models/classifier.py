@@ -127,11 +127,10 @@ class Classifier(keras.Model):
 
     def example_losses(self, x, y, outputs, **options):
         """Losses [B]: classification, reconstruction (or 0), and their sum."""
-        row, hparams = self.row, self.hparams
+        row, hparams, error = self.row, self.hparams, 0
         # The batch has the step: JAX would trace `iterations` as a constant.
         step, scores = x.get(keys.STEP), outputs[keys.LOGITS]
         cost = row.loss(y[keys.LABELS], scores, step, hparams, **options)
-        error = 0
         for name in keys.RECONS_BY_TARGET:
             if name in outputs:
                 images = y[name], outputs[name]
@@ -141,13 +140,12 @@ class Classifier(keras.Model):
     def _weighted_losses(self, x, y, outputs, total):
         """The losses `total` [B], times the mean weight of an image's targets.
 
-        With several labels, a weight multiplies its class's term if present.
+        With several labels, weights multiply the terms of present classes.
         """
         weights = ops.convert_to_tensor(self.class_weights)
         if self.num_targets == keys.SEVERAL_LABELS:
             return self.example_losses(x, y, outputs, present_weight=weights)[2]
-        factors = ops.sum(y[keys.LABELS] * weights, axis=-1) / self.num_targets
-        return factors * total
+        return total * ops.sum(y[keys.LABELS] * weights, -1) / self.num_targets
 
     def compute_loss(
         self, x=None, y=None, y_pred=None, sample_weight=None, training=True

@@ -1,7 +1,4 @@
-"""Losses of single models, see `table.Model`.
-
-`options` are arguments of `margin_loss`.
-"""
+"""Losses of single models, see `table.Model`; `options`: of `margin_loss`."""
 
 import math
 
@@ -19,8 +16,7 @@ def cross_entropy(labels, scores, step, hparams):
 
 def su_margins(labels, scores, step, hparams, **options):
     """J. Su's loss: twice the margin loss with 0.25 in place of 0.5."""
-    loss = layers.margin_loss(labels, scores, absent_weight=0.25, **options)
-    return 2.0 * loss
+    return 2.0 * layers.margin_loss(labels, scores, 0.25, **options)
 
 
 def summed_margins(labels, scores, step, hparams, **options):
@@ -28,8 +24,7 @@ def summed_margins(labels, scores, step, hparams, **options):
 
     sum_k T_k max(0, 0.9 - |v_k|)^2 + 0.5 (1 - T_k) max(0, |v_k| - 0.1)^2
     """
-    loss = layers.margin_loss(labels, scores, **options)
-    return 2.0 * labels.shape[-1] * loss
+    return 2 * labels.shape[-1] * layers.margin_loss(labels, scores, **options)
 
 
 def deepcaps_margins(labels, scores, step, hparams, **options):

@@ -16,7 +16,7 @@ from models.photo_model import PhotoModel
 
 
 def by_loss_type(labels, scores, step, hparams, **options):
-    """The loss that `loss_type` names; `options` are of the margin loss."""
+    """The loss that `loss_type` names; `options` go to this loss."""
     if hparams.loss_type == "spread":
         schedule = hparams.margin_steps, hparams.margin_schedule
         margin = layers.spread_margin(step, *schedule)

@@ -17,11 +17,9 @@ PHOTO_MODEL = "photo_capsule"
 # With --minutes the speed is measured over so many steps and seconds, or more.
 _MEASURED_STEPS, _MEASURED_SECONDS = 30, 15
 # Flags of experiment.py that are not for --settings: rows have them in common.
-_COMMON = (
-    *("checkpoint", "data_dir", "dataset", "epochs", "eval_size", "format"),
-    *("max_steps", "model", "patience", "save_step", "seed", "summary_dir"),
-    *("train", "validate"),
-)
+_COMMON = "checkpoint", "data_dir", "dataset", "epochs", "eval_size", "format"
+_COMMON += "max_steps", "model", "patience", "save_step", "seed", "summary_dir"
+_COMMON += "train", "validate"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,6 +1,6 @@
-"""Held-out errors of a training's checkpoints, and which one is the best.
+"""Validation errors of a training's checkpoints, and which one is the best.
 
-An evaluation with --validate writes `train/model.ckpt-<step>.held_out.json`.
+An evaluation with --validate writes `train/model.ckpt-<step>.validation.json`.
 """
 
 import math
@@ -10,11 +10,11 @@ from common.errors import UserError
 from common.files import read_json, write_json
 from training.checkpoint import checkpoint_path
 
-_SUFFIX = ".held_out.json"
+_SUFFIX = ".validation.json"
 
 
-class HeldOut(typing.NamedTuple):
-    """An evaluation of held-out images; the smallest is the best.
+class Evaluation(typing.NamedTuple):
+    """Counts on the validation images; the smallest tuple is the best.
 
     Checkpoints with the same error are ordered by loss, then by step.
     """
@@ -26,7 +26,7 @@ class HeldOut(typing.NamedTuple):
 
 
 def record(predictions):
-    """Stores the held-out error of a checkpoint, given its `Predictions`.
+    """Stores the validation error of a checkpoint, given its `Predictions`.
 
     Nothing is stored if the images are not those of the training's data set, or
     not those of earlier evaluations.
@@ -39,31 +39,29 @@ def record(predictions):
         return
     images = predictions.pipeline.evaluation_digest
     for path in checkpoint.path.parent.glob(f"*{_SUFFIX}"):
-        if read_json(path, "held_out")["images"] != images:
-            print(f"{checkpoint.path}: not compared: {path} has other images")
+        if read_json(path, "validation")["images"] != images:
+            print(f"{checkpoint.path}: not compared: {path} is of other images")
             return
-    score = predictions.score
-    found = HeldOut(
-        score.wrong, score.loss, checkpoint.step, score.num_examples
-    )
+    score, step = predictions.score, checkpoint.step
+    found = Evaluation(score.wrong, score.loss, step, score.num_examples)
     path = f"{checkpoint.path}{_SUFFIX}"
     write_json(path, {**found._asdict(), "images": images})
 
 
-def held_out(directory):
-    """List of the `HeldOut` of a directory's checkpoints, sorted by step."""
-    files = (read_json(p, "held_out") for p in directory.glob(f"*{_SUFFIX}"))
+def evaluations(directory):
+    """List of the `Evaluation` of a directory's checkpoints, sorted by step."""
+    files = (read_json(p, "validation") for p in directory.glob(f"*{_SUFFIX}"))
     found = [
         # A loss of NaN is not JSON.
-        HeldOut(*(values.get(name, math.inf) for name in HeldOut._fields))
+        Evaluation(*(values.get(name, math.inf) for name in Evaluation._fields))
         for values in files
     ]
     return sorted(found, key=lambda evaluation: evaluation.step)
 
 
 def best_of(directory):
-    """The `HeldOut` of the best checkpoint of a directory, or None."""
-    return min(held_out(directory), default=None)
+    """The `Evaluation` of the best checkpoint of a directory, or None."""
+    return min(evaluations(directory), default=None)
 
 
 def resolve_best(path):
@@ -72,7 +70,7 @@ def resolve_best(path):
         if best := best_of(directory):
             found = checkpoint_path(directory, best.step)
             if not found.is_dir():
-                raise UserError(f"{path} is {found}, which was deleted")
+                raise UserError(f"{path} means {found}, which was deleted")
             return found
     raise UserError(f"{path}: no checkpoint was evaluated with --validate")
 
@@ -80,16 +78,16 @@ def resolve_best(path):
 def forget_after(directory, step):
     """Removes the errors of checkpoints after a step, which is repeated."""
     for path in directory.glob(f"*{_SUFFIX}"):
-        if read_json(path, "held_out")["step"] > step:
+        if read_json(path, "validation")["step"] > step:
             path.unlink()
 
 
 def ends_early(config, directory, step):
     """Whether `patience` evaluations by `eval_every` had no smaller error.
 
-    Only those up to a `step` count, so that a resumed training ends the same.
+    Only those up to a `step` count, so that a resumed training ends there, too.
     """
-    counted = [e for e in held_out(directory) if e.step <= step]
+    counted = [e for e in evaluations(directory) if e.step <= step]
     wrong = [e.wrong for e in counted if e.step % config.eval_every == 0]
     first = wrong.index(min(wrong)) if wrong else 0
     return len(wrong) > config.patience + first

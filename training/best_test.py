@@ -28,7 +28,7 @@ def write(folder, evaluations):
     for step, (wrong, loss) in evaluations.items():
         values = {"wrong": wrong, "loss": loss, "step": step}
         values |= {"num_examples": 9, "images": ""}
-        path = folder / f"model.ckpt-{step}.held_out.json"
+        path = folder / f"model.ckpt-{step}.validation.json"
         path.write_text(json.dumps(values))
 
 
@@ -66,7 +66,7 @@ def test_patience_ends_at_the_second_evaluation_that_is_not_better(
     config = Config(patience=2, eval_every=3)
     assert best.ends_early(config, tmp_path, 15) == ends
     best.forget_after(tmp_path, 6)
-    assert [e.step for e in best.held_out(tmp_path)] == [3, 6][: len(wrong)]
+    assert [e.step for e in best.evaluations(tmp_path)] == [3, 6][: len(wrong)]
 
 
 def steps_in(folder):
@@ -91,7 +91,7 @@ def ended(tmp_path_factory):
 
 
 def test_a_training_ends_early_and_keeps_the_best(ended, tmp_path, capsys):
-    evaluations = best.held_out(ended / "train")
+    evaluations = best.evaluations(ended / "train")
     assert [e.step for e in evaluations] == [2, 4, 6]
     assert len({e.wrong for e in evaluations}) == 1
     chosen = min(evaluations, key=lambda e: (e.wrong, e.loss, e.step)).step
@@ -112,12 +112,14 @@ def test_a_training_killed_before_an_evaluation_ends_the_same(ended, tmp_path):
     folder = tmp_path / "run"
     options = {"max_steps": 20, "patience": 2, "save_step": 2}
     experiment.run(settings(folder, **options | {"max_steps": 4}, eval_every=2))
-    (folder / "train" / "model.ckpt-4.held_out.json").unlink()
+    (folder / "train" / "model.ckpt-4.validation.json").unlink()
     (folder / "run.json").unlink()
     # Of a later step that a damaged disk has lost.
     write(folder / "train", {6: (0, 0.0)})
     experiment.run(settings(folder, **options, eval_every=2))
-    assert best.held_out(folder / "train") == best.held_out(ended / "train")
+    assert best.evaluations(folder / "train") == best.evaluations(
+        ended / "train"
+    )
     assert json.loads((folder / "run.json").read_text())["steps"] == 6
     assert_same_state(
         *(checkpoint_path(f / "train", 6) for f in (ended, folder))
@@ -132,12 +134,14 @@ def test_evaluations_of_another_process_count(ended, tmp_path, capsys):
     alone = {"train": False, "eval_all": True, "eval_timeout": 0.1}
     evaluating = settings(folder, **alone)
     experiment.run(evaluating)
-    assert best.held_out(folder / "train") == best.held_out(ended / "train")
+    assert best.evaluations(folder / "train") == best.evaluations(
+        ended / "train"
+    )
     # Those of fewer images or of several crops do not.
-    before = best.held_out(folder / "train")
+    before = best.evaluations(folder / "train")
     experiment.run(dataclasses.replace(evaluating, eval_size=5))
     assert "not compared" in capsys.readouterr().out
-    assert best.held_out(folder / "train") == before
+    assert best.evaluations(folder / "train") == before
     # A name for the best member of each training of an ensemble.
     for n in range(2):
         shutil.copytree(folder, tmp_path / f"seed{n}")

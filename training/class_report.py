@@ -7,6 +7,8 @@ import numpy as np
 
 from input_data import keys
 
+_ROW = "{class:{width}}  {labels:6}  {recall:.4f}  {precision:9.4f}  {f1:.4f}"
+
 
 def precision_recall_f1(labels, predicted):
     """Precision, recall and F1 as scikit-learn defines them.
@@ -36,19 +38,13 @@ def document(images, predictions):
     *ratios, macro, micro = (
         dict(zip(names, row, strict=True)) for row in rows.tolist()
     )
-    num_targets = predictions.pipeline.spec.num_targets
-    has_any_number = num_targets == keys.SEVERAL_LABELS
+    spec = predictions.pipeline.spec
+    has_any_number = spec.num_targets == keys.SEVERAL_LABELS
     counts = predictions.labels.sum(0), np.diag(matrix), matrix.sum(0)
-    names = predictions.pipeline.spec.names
-    by_class = zip(names, ratios, *counts, strict=False)  # "none" has no ratios
+    by_class = zip(spec.names, ratios, *counts, strict=False)  # no "none"
     classes = [
-        {
-            "class": name,
-            "labels": int(labels),
-            "found": int(found),
-            "predictions": float(predicted),
-            **ratio,
-        }
+        {"class": name, "labels": int(labels), "found": int(found)}
+        | {"predictions": float(predicted), **ratio}
         for name, ratio, labels, found, predicted in by_class
     ]
     recalls = [row["recall"] for row in classes if row["labels"]]
@@ -79,17 +75,13 @@ def lines(found, has_table):
     """Lines of text about a `document`, with a table of up to 20 classes."""
     low, high = found["wrong_percent_interval"]
     yield (
-        f"95 % interval of the error: {low:.2f}% to {high:.2f}%; "
+        f"95% confidence interval of the error: {low:.2f}% to {high:.2f}%; "
         f"balanced error: {found['balanced_error_percent']:.2f}%"
     )
     if has_table and len(found["classes"]) > 20:
-        yield "Results of each class: add --format=json"
+        yield "For the results of each class add --format=json"
     elif has_table:
-        rows = [("class", "images", "recall", "precision", "F1")]
+        width = max(5, *(len(row["class"]) for row in found["classes"]))
+        yield f"{'class':{width}}  images  recall  precision      F1"
         for row in found["classes"]:
-            ratios = (f"{row[n]:.4f}" for n in ("recall", "precision", "f1"))
-            rows.append((row["class"], str(row["labels"]), *ratios))
-        first, *others = (max(map(len, c)) for c in zip(*rows, strict=True))
-        for name, *texts in rows:
-            padded = map(str.rjust, texts, others)
-            yield "  ".join([name.ljust(first), *padded])
+            yield _ROW.format(**row, width=width)

@@ -25,6 +25,6 @@ def class_weights(text, pipeline):
             require_known("class of --class_weight", name, names)
             weight = float(number)
             if name in weights or not 1e-6 <= weight <= 1e6:
-                raise ValueError("expected one weight, 1e-6 to 1e6, of a class")
+                raise ValueError("expected one weight per class, 1e-6 to 1e6")
             weights[name] = weight
     return np.float32([weights.get(name, 1) for name in names])

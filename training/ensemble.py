@@ -35,7 +35,7 @@ def evaluate_checkpoints(config, strategy):
                 )
             title = f"{member.path}: " if is_ensemble else ""
             if not is_ensemble and member.path != pathlib.Path(path):
-                title = f"{member.path}:\n"  # a folder's newest
+                title = f"{member.path}:\n"  # a folder's newest or best
             step = None if is_ensemble else member.step
             results.report(title, predictions[-1], step)
         if not is_ensemble:

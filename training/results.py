@@ -61,7 +61,7 @@ class Results(contextlib.ExitStack):
                     print(name, *texts, flush=True)
             if self._config.pairs != "overlap":
                 print(score.pairs_text, flush=True)
-            has_table = draws and step is not None  # no ensemble's members
+            has_table = draws and step is not None  # not for members
             print(*lines(found, has_table), sep="\n", flush=True)
         if step is None or self._folder is None:
             return
@@ -143,7 +143,6 @@ class Results(contextlib.ExitStack):
             self._writer.image("wrong_predictions", wrong, step)
         if predictions.checkpoint:  # an ensemble has no curve
             summary_dir = pathlib.Path(self._config.summary_dir)
-            best = best_of(summary_dir / "train")
-            step = best and best.step
-            curves = pictures.learning_curve_png(summary_dir, step)
+            best_step = getattr(best_of(summary_dir / "train"), "step", None)
+            curves = pictures.learning_curve_png(summary_dir, best_step)
             write_file(summary_dir / "learning_curve.png", curves)

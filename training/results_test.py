@@ -144,7 +144,7 @@ def test_text_and_documents(tmp_path, capsys, classes, lines, expected):
     report(predictions)
     *found, last = capsys.readouterr().out.splitlines()
     assert found == lines
-    assert last.startswith("95 % interval of the error: ")
+    assert last.startswith("95% confidence interval of the error: ")
     report(predictions, format="json")
     output, errors = capsys.readouterr()
     document = json.loads(output)

@@ -18,7 +18,7 @@ from layers.backends import is_on_cpu
 def write(path, config, model, step, clock, best):
     """Writes run.json for a training that has ended at `step`.
 
-    `clock` is the `Clock` of the run, `best` a `HeldOut` or None.
+    `clock` is the `Clock` of the run, `best` a `best.Evaluation` or None.
     """
     weights, weights_of_decoder = (
         sum(math.prod(w.shape) for w in part.trainable_weights) if part else 0

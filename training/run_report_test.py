@@ -4,7 +4,7 @@ from common.flags import command_line
 from config import Config
 from testing import untrained
 from training import run_report
-from training.best import HeldOut
+from training.best import Evaluation
 from training.train import Clock
 
 
@@ -36,7 +36,9 @@ def test_a_report_of_a_resumed_training(tmp_path):
     assert report["machine"]["backend"].startswith("tensorflow ")
     assert report["machine"]["cores"] >= 1
     network, _ = untrained.small("pooling")  # without decoder
-    run_report.write(path, config, network, 7, Clock(8), HeldOut(1, 0.5, 4, 9))
+    run_report.write(
+        path, config, network, 7, Clock(8), Evaluation(1, 0.5, 4, 9)
+    )
     report = json.loads(path.read_text())
     assert report["weights"] == report["weights_without_decoder"]
     assert report["images_per_second"] is None

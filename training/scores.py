@@ -36,12 +36,11 @@ class Score:
 
     @property
     def wrong_percent_interval(self):
-        """Its 95 % score interval (Wilson, JASA 22, 1927): [low, high]."""
-        count, z = self.num_examples, 1.959964
-        center = self.wrong + z**2 / 2
-        spread = z * (self.wrong * self.correct / count + z**2 / 4) ** 0.5
-        ends = np.array([center - spread, center + spread]) / (count + z**2)
-        return np.clip(100.0 * ends, 0, 100).tolist()
+        """95 % confidence interval of `wrong_percent` (Wilson 1927), a list."""
+        from scipy.stats import binomtest  # takes a second
+
+        test = binomtest(self.wrong, self.num_examples)
+        return [100.0 * end for end in test.proportion_ci(method="wilson")]
 
     def __str__(self):
         return (

@@ -5,7 +5,6 @@ import typing
 import uuid
 
 import keras
-import numpy as np
 
 import resolve
 from common.errors import UserError
@@ -122,12 +121,11 @@ def _warn_if_unequal(pipeline):
     """Warns if a class has five times the images of another with images."""
     if not pipeline.has_labels_in_memory:
         return  # reading them may take long
-    counts, names = pipeline.class_counts(), pipeline.spec.names
-    most = counts.argmax()
-    least = np.where(counts, counts, counts[most]).argmin()
-    if counts[most] > 5 * counts[least]:
+    counts = zip(pipeline.class_counts(), pipeline.spec.names, strict=True)
+    counts = sorted(pair for pair in counts if pair[0])
+    if counts and counts[-1][0] > 5 * counts[0][0]:
+        (least, rare), *_, (most, usual) = counts
         print(
-            f"Warning: {counts[most]} training images of {names[most]}, "
-            f"{counts[least]} of {names[least]}; --class_weight=balanced gives "
-            "all classes the same weight"
+            f"Warning: {most} training images of {usual}, {least} of {rare}; "
+            "--class_weight=balanced gives all classes the same total weight"
         )

@@ -28,7 +28,9 @@ from training.summaries import SummaryWriter
 
 @optional_output()
 def train(config, strategy, evaluate=None):
-    """Trains to `max_steps`, from the newest checkpoint if there is one.
+    """Trains to `max_steps` or, without `patience`, to an earlier step.
+
+    It starts from the newest checkpoint, if there is one.
 
     Every `eval_every` steps `evaluate` is called with the path of a new
     checkpoint. After a signal, `train` finishes the steps in progress, saves,
@@ -51,7 +53,7 @@ def train(config, strategy, evaluate=None):
     print(f"Trained to step {trainer.step}: {trainer.path}")
     if config.validate and (found := best.best_of(directory)):
         print(
-            f"Smallest held-out error: {found.wrong} of {found.num_examples} "
+            f"Smallest validation error: {found.wrong} of {found.num_examples} "
             f"wrong at step {found.step}: {directory.with_name('best')}"
         )
     if trainer.step > run.step:
@@ -136,7 +138,7 @@ class Trainer(keras.callbacks.Callback):
         elif self._ends_early():
             print(
                 f"Stopped at step {self.step}: the last {config.patience} "
-                "evaluations had no smaller held-out error"
+                "evaluations had no smaller validation error"
             )
         else:
             raise Interrupted(

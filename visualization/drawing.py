@@ -91,11 +91,8 @@ def make_logarithmic(axis, subs=(1, 2, 3, 5, 7)):
 
 def distinguish_lines(axes):
     """Gives up to 16 lines different colors, markers and dashes."""
-    axes.set_prop_cycle(
-        color=2 * _COLORS.split(),
-        marker=list(_MARKERS),
-        linestyle=8 * ["-"] + 8 * ["--"],
-    )
+    colors, dashes = 2 * _COLORS.split(), 8 * ["-"] + 8 * ["--"]
+    axes.set_prop_cycle(color=colors, marker=[*_MARKERS], linestyle=dashes)
 
 
 class Picture(bytes):

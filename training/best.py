@@ -28,8 +28,8 @@ class Evaluation(typing.NamedTuple):
 def record(predictions):
     """Stores the validation error of a checkpoint, given its `Predictions`.
 
-    Nothing is stored if the images are not those of the training's data set, or
-    not those of earlier evaluations.
+    Nothing is stored if the images are not those of the training's data set.
+    Evaluations of fewer images than others do not count.
     """
     checkpoint, config = predictions.checkpoint, predictions.config
     dataset = checkpoint.run_settings.get("dataset")
@@ -38,11 +38,15 @@ def record(predictions):
     if options != (True, 1, "overlap", dataset) or not checkpoint.path.is_dir():
         return
     images = predictions.pipeline.evaluation_digest
+    score, step = predictions.score, checkpoint.step
     for path in checkpoint.path.parent.glob(f"*{_SUFFIX}"):
-        if read_json(path, "validation")["images"] != images:
+        other = read_json(path, "validation")
+        if other["images"] == images:
+            continue
+        if other["num_examples"] >= score.num_examples:
             print(f"{checkpoint.path}: not compared: {path} is of other images")
             return
-    score, step = predictions.score, checkpoint.step
+        path.unlink()  # of a smaller --eval_size
     found = Evaluation(score.wrong, score.loss, step, score.num_examples)
     path = f"{checkpoint.path}{_SUFFIX}"
     write_json(path, {**found._asdict(), "images": images})
@@ -72,6 +76,8 @@ def resolve_best(path):
             if not found.is_dir():
                 raise UserError(f"{path} means {found}, which was deleted")
             return found
+    if not path.parent.is_dir():
+        raise UserError(f"{path.parent} does not exist")
     raise UserError(f"{path}: no checkpoint was evaluated with --validate")
 
 

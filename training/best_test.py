@@ -137,10 +137,15 @@ def test_evaluations_of_another_process_count(ended, tmp_path, capsys):
     assert best.evaluations(folder / "train") == best.evaluations(
         ended / "train"
     )
-    # Those of fewer images or of several crops do not.
+    # Those of fewer images do not, even if they came first.
     before = best.evaluations(folder / "train")
     experiment.run(dataclasses.replace(evaluating, eval_size=5))
     assert "not compared" in capsys.readouterr().out
+    assert best.evaluations(folder / "train") == before
+    for path in (folder / "train").glob("*.validation.json"):
+        path.unlink()
+    experiment.run(dataclasses.replace(evaluating, eval_size=5))
+    experiment.run(evaluating)
     assert best.evaluations(folder / "train") == before
     # A name for the best member of each training of an ensemble.
     for n in range(2):

@@ -228,12 +228,10 @@ def latest_valid(directory, model=None, quarantine=False):
     return None
 
 
-def save(directory, model, checkpoint, keep=0, best_step=None):
+def save(directory, model, checkpoint):
     """Writes a compiled model and its `Checkpoint`; returns the path.
 
-    Then removes all but the newest `keep` and that of `best_step`; 0 keeps all.
-    Raises UserError, and removes nothing, if the path exists or cannot be
-    written.
+    Raises UserError if the path exists or cannot be written.
     """
     path = checkpoint_path(directory, checkpoint.step)
     with atomic_write(path) as partial:
@@ -260,15 +258,18 @@ def save(directory, model, checkpoint, keep=0, best_step=None):
         }
         values["sha256_of_this"] = _json_digest(values)
         (partial / JSON_FILE).write_text(json.dumps(values, indent=2) + "\n")
-    if keep:
-        older = find_all(directory)[:-keep]
-        for old in [path for step, path in older if step != best_step]:
+    return path
+
+
+def remove_old(directory, keep, best_step=None):
+    """Removes checkpoints except the newest `keep` and that of `best_step`."""
+    for step, old in find_all(directory)[:-keep]:
+        if step != best_step:
             # Renamed first: readers see all of it or nothing.
             removed = old.with_name(f".{old.name}.removed.partial")
             with contextlib.suppress(PermissionError):  # Windows, if it is read
                 old.rename(removed)
                 shutil.rmtree(removed, ignore_errors=True)
-    return path
 
 
 def _file_digest(path):

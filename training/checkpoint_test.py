@@ -35,10 +35,10 @@ def saved(trained, tmp_path):
     return save(tmp_path, trained)
 
 
-def save(folder, trained, step=3, keep=0, best_step=None, **training):
+def save(folder, trained, step=3, **training):
     network, architecture = trained
     described = checkpoint.Checkpoint(step, architecture, training, ("a", "b"))
-    return checkpoint.save(folder, network, described, keep, best_step)
+    return checkpoint.save(folder, network, described)
 
 
 def test_the_same_state_gives_the_same_file(trained, saved, tmp_path):
@@ -116,7 +116,8 @@ def test_wrong_types_with_right_checksums(saved, place, value):
 
 def test_keep_removes_the_oldest_but_the_best(trained, tmp_path):
     for step in (1, 2, 3, 10):
-        save(tmp_path, trained, step, keep=2, best_step=1)
+        save(tmp_path, trained, step)
+    checkpoint.remove_old(tmp_path, 2, best_step=1)
     names = sorted(p.name for p in tmp_path.iterdir())
     assert names == ["model.ckpt-1", "model.ckpt-10", "model.ckpt-3"]
 

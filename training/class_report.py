@@ -1,7 +1,6 @@
 """Results of each class, and of an evaluation, for JSON."""
 
 import dataclasses
-import math
 
 import numpy as np
 
@@ -10,11 +9,12 @@ from input_data import keys
 _ROW = "{class:{width}}  {labels:6}  {recall:.4f}  {precision:9.4f}  {f1:.4f}"
 
 
-def precision_recall_f1(labels, predicted):
+def precision_recall_f1(labels, predicted, is_multilabel=True):
     """Precision, recall and F1 as scikit-learn defines them.
 
     Takes bool arrays [N, classes]. Returns [classes + 2, 3]: a row for each
     class, their mean (macro), and the values of all classes together (micro).
+    Without `is_multilabel`, classes that never occur do not count in the mean.
     """
     counts = np.stack([labels & predicted, predicted, labels]).sum(axis=1)
 
@@ -24,7 +24,8 @@ def precision_recall_f1(labels, predicted):
 
     by_class = ratios(*counts).T
     micro = ratios(*counts.sum(axis=1))
-    return np.vstack([by_class, by_class.mean(axis=0), micro])
+    macro = by_class[counts.any(axis=0) | is_multilabel].mean(axis=0)
+    return np.vstack([by_class, macro, micro])
 
 
 def document(images, predictions):
@@ -33,13 +34,14 @@ def document(images, predictions):
     checkpoint = predictions.checkpoint
     path = checkpoint.path if checkpoint else predictions.config.checkpoint
     settings = checkpoint.run_settings if checkpoint else {}
-    rows = precision_recall_f1(predictions.labels > 0, predictions.predicted)
+    spec = predictions.pipeline.spec
+    has_any_number = spec.num_targets == keys.SEVERAL_LABELS
+    found = predictions.labels > 0, predictions.predicted
+    rows = precision_recall_f1(*found, spec.num_targets != 1)
     names = "precision", "recall", "f1"
     *ratios, macro, micro = (
         dict(zip(names, row, strict=True)) for row in rows.tolist()
     )
-    spec = predictions.pipeline.spec
-    has_any_number = spec.num_targets == keys.SEVERAL_LABELS
     counts = predictions.labels.sum(0), np.diag(matrix), matrix.sum(0)
     by_class = zip(spec.names, ratios, *counts, strict=False)  # no "none"
     classes = [
@@ -48,7 +50,8 @@ def document(images, predictions):
         for name, ratio, labels, found, predicted in by_class
     ]
     recalls = [row["recall"] for row in classes if row["labels"]]
-    balanced = sum(recalls) / len(recalls) if recalls else math.nan
+    # With several labels, a network that predicts all of them would have 0.
+    errors = [] if has_any_number else [100.0 * (1.0 - r) for r in recalls]
     return {
         "checkpoint": str(path),
         "step": checkpoint.step if checkpoint else None,
@@ -60,7 +63,7 @@ def document(images, predictions):
         "wrong_percent_per_object": (
             None if has_any_number else score.wrong_percent_per_object
         ),
-        "balanced_error_percent": 100.0 * (1.0 - balanced),
+        "balanced_error_percent": sum(errors) / len(errors) if errors else None,
         "wrong_examples": predictions.wrong_rows,
         "classes": classes,
         "macro": macro,
@@ -74,10 +77,9 @@ def document(images, predictions):
 def lines(found, has_table):
     """Lines of text about a `document`, with a table of up to 20 classes."""
     low, high = found["wrong_percent_interval"]
-    yield (
-        f"95% confidence interval of the error: {low:.2f}% to {high:.2f}%; "
-        f"balanced error: {found['balanced_error_percent']:.2f}%"
-    )
+    yield f"95% confidence interval of the error: {low:.2f}% to {high:.2f}%"
+    if (balanced := found["balanced_error_percent"]) is not None:
+        yield f"balanced error: {balanced:.2f}%"
     if has_table and len(found["classes"]) > 20:
         yield "For the results of each class add --format=json"
     elif has_table:

@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 import resolve
 from common.errors import UserError
-from common.files import is_training
+from common.files import is_training, read_json
 from config import EVAL_BATCH_SIZE
 from input_data import keys, registry
 from layers.backends import is_on_cpu
@@ -159,6 +159,7 @@ def evaluate_continuously(config, strategy):
     minute without a training. Raises UserError if there is no checkpoint.
     """
     directory = pathlib.Path(config.summary_dir) / "train"
+    report = directory.with_name("run.json")  # --patience ends early
     seen, last, stop_time = set(), None, None
     last_time = time.monotonic()
     with evaluator_of(config, strategy) as evaluate:
@@ -179,7 +180,10 @@ def evaluate_continuously(config, strategy):
                     if path.exists() and not is_damaged:
                         raise  # else --keep may have removed it
                     print(f"Warning: {error}; not evaluated", flush=True)
-            is_done = last and last.step == last.run_settings.get("max_steps")
+            is_done = last and last.step in (
+                last.run_settings.get("max_steps"),
+                report.exists() and read_json(report, "run").get("steps"),
+            )
             now = time.monotonic()
             left = last_time + config.eval_timeout - now
             if is_running:

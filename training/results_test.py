@@ -143,6 +143,9 @@ def test_text_and_documents(tmp_path, capsys, classes, lines, expected):
         predictions.losses[3, 0] = np.nan
     report(predictions)
     *found, last = capsys.readouterr().out.splitlines()
+    if classes is not SEVERAL:
+        assert last.startswith("balanced error: ")
+        *found, last = found
     assert found == lines
     assert last.startswith("95% confidence interval of the error: ")
     report(predictions, format="json")

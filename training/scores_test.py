@@ -9,7 +9,7 @@ from training.scores import Predictions, Score
 
 
 def predictions(labels, logits, num_targets):
-    spec = types.SimpleNamespace(num_targets=num_targets, names="abcde")
+    spec = types.SimpleNamespace(num_targets=num_targets, names="abcdef")
     spec.rows = None
     pipeline = types.SimpleNamespace(spec=spec)
     config = types.SimpleNamespace(checkpoint=None)
@@ -87,13 +87,16 @@ def test_a_report_equals_that_of_scikit_learn():
     rng = np.random.default_rng(0)
     labels = rng.choice(5, 80, p=[0.6, 0.25, 0.1, 0.05, 0])
     logits = rng.normal(size=(80, 5)) + np.eye(5)[labels]
-    found = predictions(np.eye(5)[labels], logits, 1)
+    logits = np.column_stack([logits, -9 * np.ones(80)])  # no f is predicted
+    found = predictions(np.eye(6)[labels], logits, 1)
     document = class_report.document("images", found)
-    first, *table = class_report.lines(document, has_table=True)
+    _, balanced, *table = class_report.lines(document, has_table=True)
     assert document["balanced_error_percent"] == pytest.approx(
         45.47979797979799
     )
-    assert first.endswith("; balanced error: 45.48%")
+    assert balanced == "balanced error: 45.48%"
+    recalls = [row["recall"] for row in document["classes"][:5]]
+    assert document["macro"]["recall"] == pytest.approx(np.mean(recalls))
     assert table == [
         "class  images  recall  precision      F1",
         "a          45  0.4444     0.8696  0.5882",
@@ -101,9 +104,10 @@ def test_a_report_equals_that_of_scikit_learn():
         "c          11  0.6364     0.4667  0.5385",
         "d           4  0.5000     0.2500  0.3333",
         "e           0  0.0000     0.0000  0.0000",
+        "f           0  0.0000     0.0000  0.0000",
     ]
     document["classes"] *= 5
-    assert len([*class_report.lines(document, has_table=True)]) == 2
+    assert len([*class_report.lines(document, has_table=True)]) == 3
 
 
 def test_the_interval_of_one_wrong_image_of_twelve():

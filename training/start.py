@@ -112,7 +112,7 @@ def start(config, strategy, directory):
             if row.pretrained:
                 model.load_initial_weights()
             compile_model(model, config.max_steps)
-    if config.validate and strategy.is_first:
+    if (config.validate or latest) and strategy.is_first:
         best.forget_after(directory, run.step)
     return run
 

@@ -231,10 +231,12 @@ class Trainer(keras.callbacks.Callback):
                 self._write_summaries(logs, speed)
             if is_saved:
                 saved = self._run.checkpoint(self.step, clock.seconds)
-                found = config.keep and best.best_of(self._directory)
-                kept = config.keep, found and found.step
                 with self._strategy.undistributed():
-                    checkpoint.save(self._directory, self.model, saved, *kept)
+                    checkpoint.save(self._directory, self.model, saved)
+                if config.keep:
+                    found = best.best_of(self._directory)
+                    kept = config.keep, found and found.step
+                    checkpoint.remove_old(self._directory, *kept)
         if is_summarized:
             self.model.reset_metrics()
         if is_evaluated and not is_last:  # the last one is, after `fit`

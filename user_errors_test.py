@@ -25,8 +25,10 @@ def message_of(capsys, **settings):
         *(({"device": "gpu:7"}, "=gpu:7"), ({"num_processes": 2}, "es=2")),
         ({"pairs": "below", "num_targets": 2}, "--pairs"),
         ({"epochs": 2, "max_steps": 9}, "--epochs"),
-        ({"patience": 2, "eval_every": 9}, "--patience"),
-        ({"patience": 2, "validate": True}, "--patience"),
+        *(
+            ({"patience": 2, k: 1}, "--pati")
+            for k in ("eval_every", "validate")
+        ),
         ({"class_weight": "7=0"}, "--class_weight=7=0: "),
         ({"dataset": "builtins:print"}, "--dataset=builtins:print"),
     ],

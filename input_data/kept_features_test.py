@@ -89,21 +89,6 @@ def test_features_are_computed_once(tmp_path):
         assert len(network.batches) - 1 == count  # one tells the shape
 
 
-class Stopped(Negative):
-    """A network that is stopped in its third batch."""
-
-    def predict_on_batch(self, images):
-        if len(self.batches) == 2:
-            raise KeyboardInterrupt
-        return super().predict_on_batch(images)
-
-
-def test_a_stopped_computation_leaves_no_file(tmp_path):
-    with pytest.raises(KeyboardInterrupt):
-        kept(tmp_path, network=Stopped())
-    assert not list(tmp_path.iterdir())
-
-
 def test_other_features_have_another_file(tmp_path, monkeypatch):
     changes = [{}, {"seed": 4}, {"views": 3}, {"images": IMAGES[::-1]}]
     changes += [{"network": Negative(1)}, {"flip": True}, {"shift": 1}]

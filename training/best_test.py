@@ -73,6 +73,10 @@ def steps_in(folder):
     return [step for step, _ in find_all(folder / "train")]
 
 
+def stored(folder):
+    return best.evaluations(folder / "train")
+
+
 @pytest.fixture(scope="module", autouse=True)
 def without_pictures():
     """Drawing takes longer than evaluating."""
@@ -91,7 +95,7 @@ def ended(tmp_path_factory):
 
 
 def test_a_training_ends_early_and_keeps_the_best(ended, tmp_path, capsys):
-    evaluations = best.evaluations(ended / "train")
+    evaluations = stored(ended)
     assert [e.step for e in evaluations] == [2, 4, 6]
     assert len({e.wrong for e in evaluations}) == 1
     chosen = min(evaluations, key=lambda e: (e.wrong, e.loss, e.step)).step
@@ -117,13 +121,10 @@ def test_a_training_killed_before_an_evaluation_ends_the_same(ended, tmp_path):
     # Of a later step that a damaged disk has lost.
     write(folder / "train", {6: (0, 0.0)})
     experiment.run(settings(folder, **options, eval_every=2))
-    assert best.evaluations(folder / "train") == best.evaluations(
-        ended / "train"
-    )
+    assert stored(folder) == stored(ended)
     assert json.loads((folder / "run.json").read_text())["steps"] == 6
-    assert_same_state(
-        *(checkpoint_path(f / "train", 6) for f in (ended, folder))
-    )
+    both = (checkpoint_path(f / "train", 6) for f in (ended, folder))
+    assert_same_state(*both)
 
 
 def test_evaluations_of_another_process_count(ended, tmp_path, capsys):
@@ -131,22 +132,19 @@ def test_evaluations_of_another_process_count(ended, tmp_path, capsys):
     experiment.run(settings(folder, max_steps=6, save_step=2))
     with pytest.raises(UserError, match="best: no checkpoint was evaluated"):
         open_checkpoint(folder / "best")
-    alone = {"train": False, "eval_all": True, "eval_timeout": 0.1}
-    evaluating = settings(folder, **alone)
+    evaluating = settings(folder, train=False, eval_all=True, eval_timeout=0.1)
     experiment.run(evaluating)
-    assert best.evaluations(folder / "train") == best.evaluations(
-        ended / "train"
-    )
+    assert stored(folder) == stored(ended)
     # Those of fewer images do not, even if they came first.
-    before = best.evaluations(folder / "train")
+    before = stored(folder)
     experiment.run(dataclasses.replace(evaluating, eval_size=5))
     assert "not compared" in capsys.readouterr().out
-    assert best.evaluations(folder / "train") == before
+    assert stored(folder) == before
     for path in (folder / "train").glob("*.validation.json"):
         path.unlink()
     experiment.run(dataclasses.replace(evaluating, eval_size=5))
     experiment.run(evaluating)
-    assert best.evaluations(folder / "train") == before
+    assert stored(folder) == before
     # A name for the best member of each training of an ensemble.
     for n in range(2):
         shutil.copytree(folder, tmp_path / f"seed{n}")

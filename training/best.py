@@ -46,7 +46,7 @@ def record(predictions):
         if other["num_examples"] >= score.num_examples:
             print(f"{checkpoint.path}: not compared: {path} is of other images")
             return
-        path.unlink()  # of a smaller --eval_size
+        path.unlink(missing_ok=True)  # of a smaller --eval_size
     found = Evaluation(score.wrong, score.loss, step, score.num_examples)
     path = f"{checkpoint.path}{_SUFFIX}"
     write_json(path, {**found._asdict(), "images": images})

@@ -28,14 +28,12 @@ from training.summaries import SummaryWriter
 
 @optional_output()
 def train(config, strategy, evaluate=None):
-    """Trains to `max_steps` or, without `patience`, to an earlier step.
+    """Trains to `max_steps`, or until `patience` ends the training.
 
-    It starts from the newest checkpoint, if there is one.
-
-    Every `eval_every` steps `evaluate` is called with the path of a new
-    checkpoint. After a signal, `train` finishes the steps in progress, saves,
-    and raises Interrupted. Raises UserError if the loss or a weight is not
-    finite.
+    It begins with the newest checkpoint, if there is one. Every `eval_every`
+    steps `evaluate` is called with the path of a new checkpoint. After a
+    signal, `train` finishes the steps in progress, saves, and raises
+    Interrupted. Raises UserError if the loss or a weight is not finite.
     """
     directory = make_folder(pathlib.Path(config.summary_dir) / "train")
     stop = StopSignal()

@@ -9,6 +9,7 @@ import sys
 import time
 import types
 from concurrent.futures import ThreadPoolExecutor
+from unittest import mock
 
 import keras
 import numpy as np
@@ -30,7 +31,7 @@ from testing.saved_arrays import assert_same_state, saved
 from testing.small_models import overrides
 from testing.tiny_files import write_mnist
 from training import checkpoint, evaluate, start, train
-from training.best import evaluations
+from training.best import best_of, evaluations
 from training.checkpoint import JSON_FILE, WEIGHTS_FILE
 from training.evaluate import Evaluator
 from training.formats import open_checkpoint
@@ -83,7 +84,8 @@ def without_pictures(monkeypatch):
     """Drawing takes longer than evaluating."""
     monkeypatch.setattr(pictures, "confusion_matrix_png", lambda *_: None)
     monkeypatch.setattr(pictures, "wrong_predictions_png", lambda *_: None)
-    monkeypatch.setattr(pictures, "learning_curve_png", lambda *_: b"")
+    drawn = mock.Mock(return_value=b"")
+    monkeypatch.setattr(pictures, "learning_curve_png", drawn)
 
 
 # The training has no patience left at step 90.
@@ -170,9 +172,8 @@ def test_a_training_evaluates_itself(tmp_path, capsys):
     assert reported_steps(capsys.readouterr().out) == ["2", "4", "5"]
     wrong = scalars(tmp_path / "validation")["wrong_prediction"]
     assert list(wrong) == [2, 4, 5]
-    # A separate evaluation counts the same.
-    alone = evaluating(checkpoint=str(at(tmp_path, 5)), **sizes)
-    assert experiment.run(alone).wrong == wrong[5]
+    best_step = best_of(tmp_path / "train").step
+    pictures.learning_curve_png.assert_called_with(tmp_path, best_step)
     with pytest.raises(UserError, match="--eval_every"):
         train.train(settings, types.SimpleNamespace(count=2, is_first=True))
 

@@ -37,7 +37,6 @@ def test_shifts(pixels):
 
 def test_default_severities_in_pixels_scale_with_the_shorter_side():
     for test, size, expected in (
-        ("shift", (24, 30), tuple(range(8))),
         ("shift", (96, 56), tuple(range(0, 17, 2))),
         ("occlude", (7, 7), (0, 1, 2, 3, 4)),
         ("blur", (32, 24), (0, 0.43, 0.86, 1.29, 1.71, 2.14, 2.57)),

@@ -86,7 +86,7 @@ def test_training_images_alone_change(changes):
 def test_crops_are_standardized_and_move_for_evaluation():
     generator = np.random.default_rng(0)
     images = generator.integers(0, 256, (7, 9, 8, 3), np.uint8)
-    images[2] = 100  # whose deviation is 0
+    images[2] = 100 + (np.arange(216) == 105).reshape(9, 8, 3)  # almost equal
     pipeline = StandardizedCrops(
         LabeledImages(images, np.arange(7), 7),
         (5, 4),
@@ -104,13 +104,13 @@ def test_crops_are_standardized_and_move_for_evaluation():
     ):
         mean = crops.mean(axis=(1, 2, 3), keepdims=True)
         deviation = crops.std(axis=(1, 2, 3), keepdims=True)
-        expected = (crops - mean) / np.maximum(deviation, 0.1)
+        expected = (crops - mean) / np.maximum(deviation, 60**-0.5)
         np.testing.assert_allclose(images_of(found), expected, atol=1e-4)
         np.testing.assert_array_equal(images_of(found), found[1][keys.RECONS])
     (pixels,) = map(images_of, pipeline.in_pixels().evaluation_batches(6))
     np.testing.assert_allclose(pixels, images[:6, 2:7, 2:6] / 255, atol=1e-6)
     (seen,) = map(images_of, pipeline.evaluation_batches(6))
-    np.testing.assert_allclose(pipeline.preprocess(pixels), seen, atol=1e-5)
+    np.testing.assert_allclose(pipeline.preprocess(pixels), seen, atol=1e-4)
 
 
 def test_numbers_and_names_of_own_data_are_plain():

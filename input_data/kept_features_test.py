@@ -119,15 +119,3 @@ def test_rows_are_those_written(tmp_path, dtype):
         found = np.asarray(rows[np.array([6, 4, 4])])
         np.testing.assert_array_equal(found, values[[6, 4, 4]])
         assert found.dtype == dtype
-
-
-def test_two_processes_may_write_the_same_rows(tmp_path):
-    values, path = np.arange(6).reshape(3, 2), tmp_path / "rows"
-
-    def meanwhile():
-        kept_rows(path, values.shape, values.dtype, [values])
-        yield from values
-
-    rows = kept_rows(path, values.shape, values.dtype, meanwhile())
-    np.testing.assert_array_equal(rows, values)
-    assert [path.name for path in tmp_path.iterdir()] == ["rows"]

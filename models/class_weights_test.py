@@ -47,7 +47,9 @@ def test_losses_and_gradients_equal_loops(name, num_targets):
 
     model.class_weights = WEIGHTS
     check_whole_batch(loss, [scores, image], one_by_one(loops))
-    # Evaluations do not use the weights.
-    _, losses = model.scores_and_losses(x, y, outputs(scores, image))
+    # Evaluations do not use the weights, nor does Keras' `evaluate`.
+    made = x, y, outputs(scores, image)
+    _, losses = model.scores_and_losses(*made)
     unweighted = loops(scores, image, weights=np.ones(3))
-    assert to_numpy(losses)[:, 0].mean() == pytest.approx(unweighted, rel=1e-5)
+    for found in losses[:, 0], model.compute_loss(*made, training=False):
+        assert to_numpy(found).mean() == pytest.approx(unweighted, rel=1e-5)

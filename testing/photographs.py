@@ -8,10 +8,7 @@ _SIZE = 64
 
 
 def write_photographs(folder, counts=COUNTS, seed=0):
-    """Writes JPEG files of 64x64 to a folder for each class.
-
-    A file depends only on the `seed`, its class and its number.
-    """
+    """Writes JPEG files of 64x64 to a folder for each class."""
     for index, (name, count) in enumerate(counts.items()):
         (folder / name).mkdir(parents=True, exist_ok=True)
         for number in range(count):

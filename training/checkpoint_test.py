@@ -49,11 +49,11 @@ def test_the_same_state_gives_the_same_file(trained, saved, tmp_path):
 
 
 def test_a_folder_stands_for_its_newest_checkpoint(trained, tmp_path):
-    folder = tmp_path / "train"
-    folder.mkdir()
+    folder = tmp_path / "best" / "train"  # no SUMMARY_DIR/best
+    folder.mkdir(parents=True)
     for step in (9, 10):
         save(folder, trained, step)
-    for path in (tmp_path, folder, folder / "model.ckpt-10"):
+    for path in (folder.parent, folder, folder / "model.ckpt-10"):
         assert open_checkpoint(path).step == 10
     (tmp_path / "a.keras").write_bytes(b"")
     for missing in (tmp_path / "none", folder / "model.ckpt-8"):

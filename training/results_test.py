@@ -71,7 +71,7 @@ def report(predictions, **settings):
     checkpoint = predictions.checkpoint
     with Results(config, OneDevice()) as results:
         step = checkpoint.step if checkpoint else None
-        results.report("title: ", predictions, step, draws=False)
+        results.report("title: ", predictions, step, draws=step is None)
     if config.summary_dir:
         paths = pathlib.Path(config.summary_dir).glob("*/curve.csv")
         return max(paths, key=lambda p: p.stat().st_mtime_ns).parent.name

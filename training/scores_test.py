@@ -67,21 +67,6 @@ def test_scores_and_confusion_matrices_by_hand(
     np.testing.assert_array_equal(found.confusion_matrix, matrix)
 
 
-def test_ratios_by_hand():
-    """True positives, false ones and missed labels: 1, 1, 2; 0, 0, 1; 0, 1, 0.
-
-    The last class is neither present nor predicted: 0 / 0 is 0.
-    """
-    labels = [[1, 1, 0, 0], [1, 0, 0, 0], [1, 0, 0, 0], [0] * 4]
-    logits = [[0.9, 0, 0, 0], [0.1] * 4, [0] * 4, [0.8, 0, 0.7, 0]]
-    several = predictions(np.array(labels), np.array(logits), 0)
-    both = several.labels > 0, several.predicted
-    ratios = class_report.precision_recall_f1(*both)
-    macro, micro = (1 / 8, 1 / 12, 1 / 10), (1 / 3, 1 / 4, 2 / 7)
-    expected = [(1 / 2, 1 / 3, 2 / 5), *[[0] * 3] * 3, macro, micro]
-    np.testing.assert_allclose(ratios, expected)
-
-
 def test_a_report_equals_that_of_scikit_learn():
     """Numbers of `classification_report` and of `balanced_accuracy_score`."""
     rng = np.random.default_rng(0)

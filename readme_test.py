@@ -82,7 +82,6 @@ def test_the_commands_for_own_images_run(tmp_path):
     page = page.replace("=60", "=3 --hparams_override=channels=2")
     page = page.replace("--eval_every=20", "--eval_every=1")
     lines = re.findall("^python (.*)", page, re.MULTILINE)
-    assert len(lines) == 6
     commands = (shlex.split(f"{ROOT}/{line}") for line in lines)
     texts = [output_of(*words, cwd=tmp_path) for words in commands]
     parts = "/best", "balanced", "(11 test", "robustness.png", "new.jpg", ""

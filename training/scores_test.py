@@ -76,9 +76,8 @@ def test_a_report_equals_that_of_scikit_learn():
     found = predictions(np.eye(6)[labels], logits, 1)
     document = class_report.document("images", found)
     _, balanced, *table = class_report.lines(document, has_table=True)
-    assert document["balanced_error_percent"] == pytest.approx(
-        45.47979797979799
-    )
+    expected = pytest.approx(45.47979797979799)
+    assert document["balanced_error_percent"] == expected
     assert balanced == "balanced error: 45.48%"
     recalls = [row["recall"] for row in document["classes"][:5]]
     assert document["macro"]["recall"] == pytest.approx(np.mean(recalls))

@@ -108,8 +108,8 @@ def test_a_killed_training_equals_an_uninterrupted_one(tmp_path, options, last):
 
     output_of(*command(whole))
     rng = np.random.default_rng(0)
-    # While it saves, and after it has saved.
-    for pattern, seconds in 2 * [(".*.partial/*", 0.03), ("model.*", 0.4)]:
+    places = [(".*.partial/*", 0.03), ("model.*", 0.4)]  # in a save, after it
+    for pattern, seconds in last // 90 * places:
         before = {*killed.glob(f"train/{pattern}")}
         process = commands.start(*command(killed))
         while {*killed.glob(f"train/{pattern}")} <= before:

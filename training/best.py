@@ -82,7 +82,7 @@ def resolve_best(path):
 
 
 def forget_after(directory, step):
-    """Removes the errors of checkpoints after a step, which is repeated."""
+    """Removes the errors of later checkpoints than that of a step."""
     for path in directory.glob(f"*{_SUFFIX}"):
         if read_json(path, "validation")["step"] > step:
             path.unlink()

@@ -9,7 +9,7 @@ from input_data import keys
 _ROW = "{class:{width}}  {labels:6}  {recall:.4f}  {precision:9.4f}  {f1:.4f}"
 
 
-def precision_recall_f1(labels, predicted, is_multilabel=True):
+def precision_recall_f1(labels, predicted, is_multilabel):
     """Precision, recall and F1 as scikit-learn defines them.
 
     Takes bool arrays [N, classes]. Returns [classes + 2, 3]: a row for each
@@ -37,7 +37,7 @@ def document(images, predictions):
     spec = predictions.pipeline.spec
     has_any_number = spec.num_targets == keys.SEVERAL_LABELS
     found = predictions.labels > 0, predictions.predicted
-    rows = precision_recall_f1(*found, spec.num_targets != 1)
+    rows = precision_recall_f1(*found, is_multilabel=spec.num_targets != 1)
     names = "precision", "recall", "f1"
     *ratios, macro, micro = (
         dict(zip(names, row, strict=True)) for row in rows.tolist()

@@ -61,7 +61,8 @@ class Results(contextlib.ExitStack):
                     print(name, *texts, flush=True)
             if self._config.pairs != "overlap":
                 print(score.pairs_text, flush=True)
-            has_table = draws and step is not None  # not for members
+            # Members of an ensemble have no step.
+            has_table = draws and step is not None
             print(*lines(found, has_table), sep="\n", flush=True)
         if step is None or self._folder is None:
             return
